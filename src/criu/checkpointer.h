@@ -1,0 +1,102 @@
+// Checkpointer: the seam between the proxy and whatever dumps and restores ranks. The proxy owns
+// one per slot. Every `done` runs through the Post function given to the implementation, on the
+// proxy's thread, exactly once, unless the checkpointer is destroyed first. Nothing here blocks the
+// caller for longer than a few system calls.
+//
+// A dump leaves its rank stopped; nothing here ever kills or continues a rank unasked. Until the
+// caller says otherwise the original exists, stopped or running as DumpDone::original says.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/ids.h"
+#include "image/manifest.h"
+
+namespace xmpi::criu {
+
+// Hands a closure to the proxy's event loop; callable from any thread.
+using Post = std::function<void(std::function<void()>)>;
+
+// A descriptor that ties the rank to its proxy: it is not part of the image, and the restored rank
+// gets another in its place under the same numbers.
+struct Tie {
+  image::TieKind kind{};
+  std::uint64_t inode = 0;  // st_ino of the rank's end, from fstat at the spawn or restore
+};
+
+struct DumpRequest {
+  RankId rank = 0;
+  pid_t pid = 0;  // in the slot; a session leader. Its threads and its children come along.
+  std::vector<Tie> ties;
+  std::uint64_t image_limit_bytes = 0;  // 0: as much as the node's memory allows
+  std::chrono::milliseconds timeout{60'000};
+};
+
+enum class ProcessState { kRunning, kStopped, kGone };
+
+struct DumpDone {
+  RankId rank = 0;
+  // The image: a memory-backed directory and the manifest but for the files' lengths and checksums,
+  // which image::Source fills in while it reads them.
+  Result<image::RankImage> image;
+  ProcessState original = ProcessState::kGone;  // read from /proc after the dump, failed or not
+  std::string log;                              // CRIU's own, its end when it is long
+  std::chrono::microseconds took{0};
+};
+
+struct NewTie {
+  image::TieKind kind{};
+  int fd = -1;  // the rank's end; stays the caller's. A pipe's unread bytes are put into it first.
+};
+
+struct RestoreRequest {
+  image::RankImage image;  // verified, see image::Assembler; comes back in RestoreDone
+  std::vector<NewTie> ties;
+  // Every PID and TID of all ranks that will live in the slot: CRIU's helpers keep clear of them.
+  std::vector<pid_t> reserved_pids;
+  std::chrono::milliseconds timeout{60'000};
+};
+
+struct RestoreDone {
+  RankId rank = 0;
+  Result<pid_t> pid;  // in the slot, the same as before; a child of the slot's init
+  image::RankImage image;
+  std::string log;
+  std::chrono::microseconds took{0};
+};
+
+struct Preflight {
+  std::string version;  // "4.1.1"
+  bool lazy_pages = false;
+};
+
+class Checkpointer {
+ public:
+  virtual ~Checkpointer() = default;
+
+  // Whether this node can dump and restore at all; also warms CRIU's cache of kernel features, so
+  // it belongs in prepare. An error says what is missing and the remedy.
+  virtual void Check(std::function<void(Result<Preflight>)> done) = 0;
+
+  // Several may be asked for at once; the implementation bounds how many run. The caller stops
+  // writing into the rank's pipes before.
+  virtual void Dump(DumpRequest request, std::function<void(DumpDone)> done) = 0;
+  virtual void Restore(RestoreRequest request, std::function<void(RestoreDone)> done) = 0;
+  // Ends what is under way; each `done` still comes, with an error.
+  virtual void Cancel() = 0;
+
+  // The rank's whole tree. Continue sends SIGCONT to those that are stopped and to no other.
+  virtual ProcessState State(pid_t pid) = 0;
+  virtual Result<> Continue(pid_t pid) = 0;
+  virtual Result<> Kill(pid_t pid) = 0;
+};
+
+}  // namespace xmpi::criu

@@ -1,0 +1,86 @@
+// Assembler: the target's side of the image stream. It takes chunks in any order, puts their bytes
+// into a Storage, and says complete() only when every rank of the slot has its manifest and every
+// file in it is whole, with the right length and checksum. It never believes a number it was sent:
+// duplicates, overlaps, foreign ranks, names that are paths and totals beyond the limit are
+// kProtocol errors, after which the connection is to be closed. What was accepted before stays, so
+// that a new connection goes on from Holds(). No IO of its own, no clock, not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/ids.h"
+#include "image/chunk.h"
+#include "image/manifest.h"
+#include "image/ranges.h"
+
+namespace xmpi::image {
+
+// Where the files of the images go. Files are numbered from 1 within a rank.
+class Storage {
+ public:
+  virtual ~Storage() = default;
+  virtual Result<> Create(RankId rank, std::uint32_t file, const std::string& name,
+                          std::uint64_t length) = 0;
+  virtual Result<> Write(RankId rank, std::uint32_t file, std::uint64_t offset,
+                         std::span<const std::byte> bytes) = 0;
+  virtual Result<> Read(RankId rank, std::uint32_t file, std::uint64_t offset,
+                        std::span<std::byte> bytes) = 0;
+  // All of the rank's files; they were damaged.
+  virtual void Drop(RankId rank) = 0;
+};
+
+class Assembler {
+ public:
+  // `limit_bytes` bounds the sum of all files.
+  Assembler(Storage* storage, StreamId expected, std::vector<RankId> ranks,
+            std::uint64_t limit_bytes);
+  ~Assembler();
+
+  // Before the first chunk of each connection.
+  void OnConnected() { begun_ = ended_ = false; }
+  Result<> Accept(const Chunk& chunk);
+
+  bool complete() const { return complete_ranks_ == states_.size(); }
+  // Whether kEnd came on this connection: nothing more will come on it.
+  bool ended() const { return ended_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+  // What the source need not send again; kept by rank and file. Whole ranks have a flag.
+  Holdings Holds() const;
+  // Only once the rank is complete.
+  const Manifest& ManifestOf(RankId rank) const;
+
+ private:
+  struct File;
+  struct RankState;
+
+  Result<> Begin(const Chunk& chunk);
+  Result<> Declare(RankState& state, const Chunk& chunk);
+  Result<> DeclareManifest(RankState& state, const Chunk& chunk);
+  Result<> Data(RankState& state, const Chunk& chunk);
+  Result<> StoreManifestBytes(RankState& state, const Chunk& chunk);
+  Result<> StoreFileBytes(RankState& state, const Chunk& chunk);
+  Result<> Finish(RankId rank, RankState& state);
+  Result<Hash128> HashOf(RankId rank, std::uint32_t number, File& file);
+  std::unexpected<Error> Damaged(RankId rank, RankState& state, std::string message);
+
+  Storage* storage_;
+  StreamId expected_;
+  std::uint64_t limit_bytes_;
+  std::uint64_t declared_bytes_ = 0;
+  std::uint64_t bytes_ = 0;
+  bool begun_ = false;
+  bool ended_ = false;
+  std::size_t complete_ranks_ = 0;
+  std::map<RankId, std::unique_ptr<RankState>> states_;
+};
+
+}  // namespace xmpi::image

@@ -1,0 +1,100 @@
+// The image connection's format: a stream of chunks, each a fixed 64-byte little-endian header and
+// up to 1 MiB of payload. The same format goes both ways; see docs/protocol.md.
+//
+//   offset size
+//        0    4  magic "XIMG"
+//        4    2  version, 1
+//        6    2  kind
+//        8    4  rank
+//       12    4  file     number of the file within the rank's image; 0 is the manifest
+//       16    8  offset   of the payload in the file
+//       24    4  length   of the payload
+//       28    4  reserved, 0
+//       32    8  total    kFile, kManifest: the file's length
+//       40   16  reserved, 0
+//       56    8  XXH3-64 over the header up to here and the payload
+//
+// A chunk that does not check is kProtocol: the connection is closed, and what was accepted before
+// stays held. Nothing here does IO; ReadChunk and WriteChunk go through the caller's functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/ids.h"
+
+namespace xmpi::image {
+
+enum class ChunkKind : std::uint16_t {
+  kBegin = 1,     // source: {slot, epoch, migration, attempt} and the ranks to come
+  kFile = 2,      // source: file `file` of `rank` has the name in the payload, and `total` bytes
+  kData = 3,      // source: bytes of a file
+  kManifest = 4,  // source: `total` bytes of manifest follow as kData of file 0; payload: their hash
+  kEnd = 5,       // source: nothing follows
+  kHolds = 6,     // target, at the start and on a resume: what it has, see Assembler::Holds
+  kHeld = 7,      // target: every rank's image is here and verified
+  kRefused = 8,   // target: the stream is not acceptable; payload: why
+};
+
+inline constexpr std::size_t kChunkHeaderBytes = 64;
+inline constexpr std::size_t kMaxPayloadBytes = 1u << 20;
+inline constexpr std::uint16_t kChunkVersion = 1;
+
+struct ChunkHeader {
+  ChunkKind kind{};
+  RankId rank = 0;
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0;
+  std::uint32_t length = 0;
+  std::uint64_t total = 0;
+  bool operator==(const ChunkHeader&) const = default;
+};
+
+// The payload is not owned: it lives in the reader's or the source's buffer until the next chunk.
+struct Chunk {
+  ChunkHeader header;
+  std::span<const std::byte> payload;
+};
+
+// `header.length` must be the payload's size; fills `out`, 64 bytes.
+void EncodeHeader(const ChunkHeader& header, std::span<const std::byte> payload,
+                  std::span<std::byte, kChunkHeaderBytes> out);
+// Everything but the checksum, which needs the payload: the caller reads `length` bytes next.
+Result<ChunkHeader> DecodeHeader(std::span<const std::byte, kChunkHeaderBytes> bytes);
+Result<> CheckChunk(std::span<const std::byte, kChunkHeaderBytes> header,
+                    std::span<const std::byte> payload);
+
+// Blocking IO of the caller: all of the span, or an error. A closed connection is kUnreachable.
+using WriteAll = std::function<Result<>(std::span<const std::byte>)>;
+using ReadAll = std::function<Result<>(std::span<std::byte>)>;
+
+Result<> WriteChunk(const WriteAll& write, const ChunkHeader& header,
+                    std::span<const std::byte> payload);
+// `buffer` holds kMaxPayloadBytes and is what the chunk's payload points into.
+Result<Chunk> ReadChunk(const ReadAll& read, std::span<std::byte> buffer);
+
+inline std::span<const std::byte> AsBytes(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+inline std::string_view AsText(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// The payload of kBegin: which stream this is. The target compares it with what it was told to
+// expect before it takes a byte.
+struct StreamId {
+  SlotId slot = 0;
+  Epoch epoch = 0;
+  MigrationId migration = 0;
+  AttemptId attempt = 0;
+  bool operator==(const StreamId&) const = default;
+};
+std::string EncodeBegin(const StreamId& id);
+Result<StreamId> DecodeBegin(std::span<const std::byte> payload);
+
+}  // namespace xmpi::image

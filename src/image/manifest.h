@@ -1,0 +1,76 @@
+// The manifest of one rank's image: who the rank is, which descriptors tie it to its proxy, which
+// files the image has with length and checksum, and the bytes that were left unread in its pipes.
+// It is the last thing sent and the first thing checked: an image without a manifest that fits it
+// does not exist. Fixed binary format, version in the chunk header; decoding trusts nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/ids.h"
+
+namespace xmpi::image {
+
+// What a descriptor is for; the number of a kind is part of the format.
+enum class TieKind : std::uint8_t { kControl = 1, kPmi = 2, kStdin = 3, kStdout = 4, kStderr = 5 };
+const char* ToString(TieKind kind);
+
+// A pipe or socket end in the rank whose other end was the proxy's.
+struct ManifestTie {
+  TieKind kind{};
+  bool is_pipe = false;  // else a Unix socket
+  std::uint64_t inode = 0;
+  std::string unread;  // a pipe that the rank reads: what was in it at the dump, in order
+  bool operator==(const ManifestTie&) const = default;
+};
+
+struct Hash128 {
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  bool operator==(const Hash128&) const = default;
+};
+
+struct ManifestFile {
+  std::string name;  // a plain file name
+  std::uint64_t length = 0;
+  Hash128 hash;  // XXH3-128 of the whole file
+  bool operator==(const ManifestFile&) const = default;
+};
+
+struct Manifest {
+  RankId rank = 0;
+  pid_t pid = 0;                 // in the slot
+  std::vector<pid_t> used_pids;  // every PID, TID, process group and session id of the rank's tree
+  std::vector<ManifestTie> ties;
+  std::vector<ManifestFile> files;
+  bool operator==(const Manifest&) const = default;
+};
+
+// One rank's image in memory. Closing the directory frees it.
+struct RankImage {
+  Fd directory;
+  Manifest manifest;
+};
+
+// Limits, and why: a manifest is held in memory whole before it is believed.
+inline constexpr std::size_t kMaxManifestBytes = 16u << 20;
+inline constexpr std::size_t kMaxFiles = 65536;      // CRIU writes a few per process
+inline constexpr std::size_t kMaxUsedPids = 262144;  // threads of one rank's tree
+inline constexpr std::size_t kMaxTies = 64;
+inline constexpr std::size_t kMaxFileNameBytes = 255;
+inline constexpr std::size_t kMaxUnreadBytes = 2u << 20;  // fs.pipe-max-size is 1 MiB
+
+// A name that is one plain component: no slash, no NUL, not "." or "..", not empty.
+bool IsPlainFileName(std::string_view name);
+
+std::string Encode(const Manifest& manifest);
+Result<Manifest> DecodeManifest(std::string_view bytes);
+
+}  // namespace xmpi::image

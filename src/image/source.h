@@ -1,0 +1,77 @@
+// Source: the sender's half of the image stream. It reads the files of one rank's image and yields
+// chunks of at most 1 MiB, the manifest last, since the checksums in it are made while reading. It
+// holds one buffer, never a second copy of the image, and leaves the image as it was, so that it
+// can be sent again to another target. SendImage and ReceiveImages are the two loops around it and
+// around the Assembler, for a blocking connection in a worker thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "image/assembler.h"
+#include "image/chunk.h"
+#include "image/manifest.h"
+#include "image/ranges.h"
+
+namespace xmpi::image {
+
+// The names of the files in the directory that belong to the image, sorted, with their lengths;
+// CRIU's logs and statistics do not.
+Result<std::vector<ManifestFile>> ListImageFiles(const Fd& directory);
+
+class Source {
+ public:
+  // `image` must outlive the source and its manifest's files are filled in on the way.
+  Source(RankImage* image, RankHoldings held);
+  ~Source();
+
+  // The next chunk, valid until the next call; nullopt when the image is sent whole.
+  Result<std::optional<Chunk>> Next();
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+
+ private:
+  struct Hasher;
+  Result<std::optional<Chunk>> NextOfFile();
+  Result<std::optional<Chunk>> NextOfManifest();
+  Result<> OpenFile();
+  Chunk Make(ChunkKind kind, std::uint64_t offset, std::uint64_t total,
+             std::span<const std::byte> payload);
+
+  RankImage* image_;
+  RankHoldings held_;
+  bool listed_ = false;
+  std::size_t file_ = 0;  // index into the manifest's files; number = index + 1
+  Fd fd_;
+  bool declared_ = false;
+  bool hash_known_ = false;
+  std::uint64_t offset_ = 0;
+  std::unique_ptr<Hasher> hasher_;
+  std::string manifest_;
+  std::string payload_;
+  bool manifest_declared_ = false;
+  std::uint64_t manifest_offset_ = 0;
+  std::vector<std::byte> buffer_;
+  std::uint64_t bytes_sent_ = 0;
+};
+
+// One rank's image onto a connection whose kBegin was sent; skips what the target holds.
+Result<> SendImage(const WriteAll& write, RankImage* image, const RankHoldings& held,
+                   std::uint64_t* bytes_sent);
+Result<> SendBegin(const WriteAll& write, const StreamId& id);
+Result<> SendEnd(const WriteAll& write);
+// The source reads this first: what the target holds already (nothing, on a first connection).
+Result<Holdings> ReceiveHoldings(const ReadAll& read);
+// The source reads this last: an error unless the target holds and has verified every image.
+Result<> ReceiveVerdict(const ReadAll& read);
+
+// The target's whole side of one connection: says what it holds, takes chunks until kEnd, answers
+// kHeld, or kRefused with the reason when something does not check.
+Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler);
+
+}  // namespace xmpi::image
