@@ -1,0 +1,84 @@
+// Every limit of XMPI in one place, each with its reason. A peer that goes past one has its
+// connection closed and is named; a user who goes past one is told the limit and its name.
+// Timeouts are a value that the programs carry around, so that tests can run with shorter ones.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace xmpi::limits {
+
+// Links between launcher and proxies.
+
+// The largest control message is a fence of the KVS: 4096 ranks with 4 KiB of addresses each,
+// doubled.
+inline constexpr std::size_t kControlMessageBytes = 32u << 20;
+// What a link keeps for replay while it is down; more means that the peer stopped acknowledging.
+inline constexpr std::size_t kControlBacklogBytes = 128u << 20;
+// Small enough that a control message never waits behind more than one of them.
+inline constexpr std::size_t kStdioMessageBytes = 64u << 10;
+// The fields around the bytes of a stdio message, with room to grow.
+inline constexpr std::size_t kStdioEnvelopeBytes = 1u << 10;
+// Full speed on a 10 ms, 100 MB/s path, and the most output that waits in memory per slot.
+inline constexpr std::size_t kStdioWindowBytes = 1u << 20;
+// A sender that overruns the window by more than its reads in flight is broken.
+inline constexpr std::size_t kStdioBacklogBytes = 16u << 20;
+// The text of a refusal or of a link's orderly end.
+inline constexpr std::size_t kReasonBytes = 1u << 10;
+
+// Connections that have not proved that they know the job's secret. Each costs a descriptor and,
+// once it has sent something, some 100 KiB; the handshake of a proxy takes a few milliseconds.
+inline constexpr std::size_t kStrangers = 256;
+
+// Names that travel: `job/slot/role/migration.attempt` fits, and so does what a log line shows.
+inline constexpr std::size_t kIdentityBytes = 128;
+inline constexpr std::size_t kJobNameBytes = 64;
+
+// What is kept of a remote shell's stderr to explain why it failed.
+inline constexpr std::size_t kShellStderrBytes = 16u << 10;
+inline constexpr std::size_t kShellLineBytes = 4u << 10;
+
+}  // namespace xmpi::limits
+
+namespace xmpi {
+
+// X(name, default in ms): the table behind LinkTimeouts, so that options and docs can list it.
+// The deadlines of the phases are core's (core/timeouts.h).
+#define XMPI_LINK_TIMEOUTS(X)                                                              \
+  /* A peer is pinged this often. */                                                       \
+  X(ping_interval, 1000)                                                                   \
+  /* A connection silent this long is dialled anew: TCP's own retries back off too far. */ \
+  X(redial_silence, 3000)                                                                  \
+  /* Unheard for this long, a proxy ends all it holds. */                                  \
+  X(link_timeout, 10000)                                                                   \
+  /* The launcher waits this much longer, so that what it gives up has already ended. */   \
+  X(launcher_grace, 2000)                                                                  \
+  /* A host with several addresses: the next is tried beside the first after this. */      \
+  X(connect_stagger, 250)                                                                  \
+  /* From accept, or from the start of a connect, to an authenticated connection. */       \
+  X(handshake, 5000)                                                                       \
+  /* The pause before a redial; doubled up to sixteen times this. */                       \
+  X(redial_pause, 50)                                                                      \
+  /* From the remote shell's start to the proxy's first connection. */                     \
+  X(start, 30000)                                                                          \
+  /* One read or write on an image connection that makes no progress. */                   \
+  X(image_progress, 10000)
+
+struct LinkTimeouts {
+#define XMPI_TIMEOUT_MEMBER(name, default_ms) std::chrono::milliseconds name{default_ms};
+  XMPI_LINK_TIMEOUTS(XMPI_TIMEOUT_MEMBER)
+#undef XMPI_TIMEOUT_MEMBER
+
+  // The member called `wanted`, or nullptr.
+  std::chrono::milliseconds* Find(std::string_view wanted) {
+#define XMPI_TIMEOUT_FIND(name, default_ms) \
+  if (wanted == #name) return &name;
+    XMPI_LINK_TIMEOUTS(XMPI_TIMEOUT_FIND)
+#undef XMPI_TIMEOUT_FIND
+    return nullptr;
+  }
+};
+
+}  // namespace xmpi
