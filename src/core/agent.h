@@ -1,0 +1,93 @@
+// The proxy's machine: one slot's ranks, between the launcher and the ranks. It reduces what the
+// ranks say (paper 4.3 steps 4 to 8), serves PMI through pmi::Server, and orders dump, transfer and
+// restore of the shell. No IO. A candidate is an Agent that begins without ranks and gets them by
+// restore; it speaks only under its attempt until the launcher continues it with an epoch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/agent_action.h"
+#include "core/agent_event.h"
+#include "pmi/server.h"
+
+namespace xmpi::core {
+
+class Agent {
+ public:
+  // `hostname` is what this node's ranks see as PMI_HOSTNAME; `environment` what else they need to
+  // know of this node whenever they open a session (network devices, ports).
+  Agent(ProxyId id, std::string hostname, std::vector<wire::EnvironmentVariable> environment);
+
+  AgentActions On(const AgentEvent& event);
+
+  Epoch epoch() const { return epoch_; }
+  bool ranks_alive() const;
+  std::uint64_t stale_messages() const { return stale_messages_; }
+
+ private:
+  struct Rank {
+    bool started = false;  // or restored
+    bool hello = false;
+    bool finalizing = false;
+    bool ended = false;
+    bool noticed = false;  // in the current migration
+    std::uint32_t thread = 0;
+    std::uint32_t signal = 0;
+    std::uint64_t passed = 0;
+    Generation generation = 0;
+    int appnum = 0;
+  };
+  enum class Role { kSeat, kCandidate, kReleased };
+
+  void OnEvent(const LauncherSaid& said);
+  void OnEvent(const RankSaid& said);
+  void OnEvent(const RankPmi& pmi);
+  void OnEvent(const RankEnded& ended);
+  void OnEvent(const RanksStarted& started);
+  void OnEvent(const TargetPrepared& prepared);
+  void OnEvent(const SourceConnected& connected);
+  void OnEvent(const RanksDumped& dumped);
+  void OnEvent(const ImagesArrived& arrived);
+  void OnEvent(const RanksRestored& restored);
+
+  // Whether a message is to be acted on; adopts a newer migration or epoch.
+  bool Accept(const wire::Envelope& envelope);
+  void OnLaunch(const wire::Launch& launch);
+  void OnNotice(const wire::Notice& notice);
+  void OnRestore(const wire::Restore& restore);
+  void OnContinue(const wire::Continue& message);
+  void OnDiscard();
+  void OnTerminate(const wire::Terminate& terminate);
+  void OnNameReply(const wire::NameReply& reply);
+
+  void AdoptLaunch(const wire::Launch& launch);
+  void OpenPmi(const std::string& mapping);
+  void Perform(pmi::Actions actions);
+  void SendNoticedIfAll();
+  void TellRanks(rank_link::Kind kind, std::uint64_t stop_call = 0, const std::string& text = "");
+  void Tell(RankId rank, rank_link::Kind kind, std::uint64_t stop_call, const std::string& text,
+            const std::string& name = "");
+  void Send(wire::Envelope envelope);
+  void LeaveIfOver();
+
+  ProxyId id_;
+  std::string hostname_;
+  std::vector<wire::EnvironmentVariable> environment_;
+  Role role_;
+  Epoch epoch_ = 0;
+  MigrationId migration_ = 0;
+  wire::Launch launch_;
+  std::map<RankId, Rank> ranks_;
+  std::optional<pmi::Server> server_;
+  bool ending_ = false;
+  std::string ending_reason_;
+  std::uint64_t stale_messages_ = 0;
+  AgentActions actions_;
+};
+
+}  // namespace xmpi::core

@@ -1,0 +1,80 @@
+// The proxy's part of prepare, dump, transfer and restore: on the source and on the target.
+#include "core/agent.h"
+
+namespace xmpi::core {
+
+void Agent::OnEvent(const TargetPrepared& prepared) {
+  wire::Envelope envelope;
+  wire::TargetReady& ready = *envelope.mutable_target_ready();
+  ready.set_error(prepared.error);
+  for (const std::string& address : prepared.addresses) ready.add_addresses(address);
+  ready.set_image_port(prepared.image_port);
+  Send(std::move(envelope));
+}
+
+void Agent::OnEvent(const SourceConnected& connected) {
+  wire::Envelope envelope;
+  envelope.mutable_source_ready()->set_error(connected.error);
+  envelope.mutable_source_ready()->set_candidate_attempt(connected.candidate_attempt);
+  Send(std::move(envelope));
+}
+
+void Agent::OnEvent(const RanksDumped& dumped) {
+  wire::Envelope envelope;
+  wire::Dumped& message = *envelope.mutable_dumped();
+  message.set_error(dumped.error);
+  for (const wire::RankImage& each : dumped.images) {
+    const Rank& rank = ranks_[each.rank()];
+    wire::RankImage& image = *message.add_images();
+    image = each;
+    image.set_generation(server_ ? server_->GenerationOf(each.rank()) : 0);
+    image.set_thread(rank.thread);
+    image.set_signal(rank.signal);
+  }
+  Send(std::move(envelope));
+}
+
+void Agent::OnEvent(const ImagesArrived& arrived) {
+  wire::Envelope envelope;
+  envelope.mutable_images_held()->set_error(arrived.error);
+  envelope.mutable_images_held()->set_bytes(arrived.bytes);
+  Send(std::move(envelope));
+}
+
+void Agent::OnRestore(const wire::Restore& restore) {
+  for (const wire::RankImage& image : restore.images()) {
+    Rank& rank = ranks_[image.rank()];
+    rank.hello = true;
+    rank.thread = image.thread();
+    rank.signal = image.signal();
+    rank.generation = image.generation();
+  }
+  OpenPmi(launch_.process_mapping());
+  actions_.push_back(RestoreRanks{});
+}
+
+void Agent::OnEvent(const RanksRestored& restored) {
+  wire::Envelope envelope;
+  wire::Restored& message = *envelope.mutable_restored();
+  message.set_error(restored.error);
+  for (const wire::RankPlace& place : restored.places) {
+    ranks_[place.rank()].started = true;
+    *message.add_places() = place;
+  }
+  Send(std::move(envelope));
+}
+
+// The move is off. A source's ranks go on where they are; a candidate has no reason to stay.
+void Agent::OnDiscard() {
+  if (role_ == Role::kSeat) {
+    actions_.push_back(ContinueRanks{});
+    return;
+  }
+  role_ = Role::kReleased;
+  ending_ = true;
+  ending_reason_ = "discarded";
+  actions_.push_back(EndRanks{.at_once = true});
+  LeaveIfOver();
+}
+
+}  // namespace xmpi::core

@@ -1,0 +1,122 @@
+// The proxy's part of quiesce and reconnect: it passes the launcher's words to each rank, reduces
+// the notice's answers with max, and passes on what each rank reports.
+#include <algorithm>
+
+#include "core/agent.h"
+
+namespace xmpi::core {
+
+using rank_link::Kind;
+
+void Agent::Tell(RankId rank, Kind kind, std::uint64_t stop_call, const std::string& text,
+                 const std::string& name) {
+  RankMessage message;
+  message.fields.kind = kind;
+  message.fields.slot = id_.slot;
+  message.fields.epoch = epoch_;
+  message.fields.migration = migration_;
+  message.fields.attempt = id_.attempt;
+  message.fields.stop_call = stop_call;
+  message.text = text;
+  message.name = name;
+  actions_.push_back(ToRank{rank, std::move(message)});
+}
+
+void Agent::TellRanks(Kind kind, std::uint64_t stop_call, const std::string& text) {
+  for (const auto& [rank, state] : ranks_) {
+    if (state.hello && !state.ended) Tell(rank, kind, stop_call, text);
+  }
+}
+
+void Agent::OnNotice(const wire::Notice&) {
+  for (auto& [rank, state] : ranks_) {
+    // Before hello and after finalizing a signal could kill; the launcher knows of both.
+    if (!state.hello || state.finalizing || state.ended) continue;
+    Tell(rank, Kind::kNotice, 0, "");
+    actions_.push_back(SignalRank{rank, state.thread, state.signal});
+  }
+}
+
+void Agent::SendNoticedIfAll() {
+  const bool all = std::ranges::all_of(ranks_, [](const auto& each) { return each.second.noticed; });
+  if (!all) return;
+  wire::Envelope envelope;
+  wire::Noticed& noticed = *envelope.mutable_noticed();
+  std::uint64_t highest = 0;
+  for (const auto& [rank, state] : ranks_) {
+    highest = std::max(highest, state.passed);
+    noticed.add_passed(state.passed);
+  }
+  noticed.set_max_passed(highest);
+  Send(std::move(envelope));
+}
+
+void Agent::OnEvent(const RankSaid& said) {
+  const rank_link::Message& fields = said.message.fields;
+  Rank& rank = ranks_[said.rank];
+  wire::Envelope envelope;
+  if (fields.kind == Kind::kHello) {
+    rank.hello = true;
+    rank.thread = fields.thread;
+    rank.signal = fields.signal;
+    envelope.mutable_rank_hello()->set_rank(said.rank);
+    return Send(std::move(envelope));
+  }
+  if (fields.kind == Kind::kFinalizing) {
+    rank.finalizing = true;
+    envelope.mutable_rank_finalizing()->set_rank(said.rank);
+    envelope.mutable_rank_finalizing()->set_passed(fields.passed);
+    return Send(std::move(envelope));
+  }
+  if (fields.migration != migration_) {  // of a migration that was cancelled
+    ++stale_messages_;
+    return;
+  }
+  switch (fields.kind) {
+    case Kind::kNoticed: {
+      const bool repeated = rank.noticed;
+      rank.noticed = true;
+      rank.passed = fields.passed;
+      if (!repeated) SendNoticedIfAll();
+      return;
+    }
+    case Kind::kArrived:
+      envelope.mutable_arrived()->set_rank(said.rank);
+      envelope.mutable_arrived()->set_refusal(fields.refused ? said.message.text : "");
+      break;
+    case Kind::kChecked:
+      envelope.mutable_checked()->set_rank(said.rank);
+      envelope.mutable_checked()->set_refusal(fields.refused ? said.message.text : "");
+      break;
+    case Kind::kParked:
+      envelope.mutable_parked()->set_rank(said.rank);
+      break;
+    case Kind::kRunning:
+      envelope.mutable_running()->set_rank(said.rank);
+      envelope.mutable_running()->set_passed(fields.passed);
+      break;
+    case Kind::kResumed:
+      envelope.mutable_resumed()->set_rank(said.rank);
+      break;
+    default:
+      ++stale_messages_;
+      return;
+  }
+  Send(std::move(envelope));
+}
+
+void Agent::OnContinue(const wire::Continue& message) {
+  role_ = Role::kSeat;
+  if (server_) server_->SetMapping(message.process_mapping());
+  for (const auto& [rank, state] : ranks_) {
+    if (state.ended) continue;
+    Tell(rank, Kind::kEnv, 0, hostname_, "PMI_HOSTNAME");
+    for (const wire::EnvironmentVariable& variable : environment_)
+      Tell(rank, Kind::kEnv, 0, variable.value(), variable.name());
+    for (const wire::EnvironmentVariable& variable : message.environment())
+      Tell(rank, Kind::kEnv, 0, variable.value(), variable.name());
+    Tell(rank, Kind::kContinue, 0, "");
+  }
+}
+
+}  // namespace xmpi::core

@@ -1,0 +1,172 @@
+// The launcher's machine: the job's life and its migrations. Event in, list of actions out; no
+// socket, clock, thread, random number or global. It owns all job state; the shell owns nothing but
+// connections and processes. Paper section 4.3 is the ancestor; departures: docs/architecture.md.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/action.h"
+#include "core/event.h"
+#include "core/job_plan.h"
+#include "core/migration.h"
+#include "pmi/hub.h"
+
+namespace xmpi::core {
+
+enum class ProxyRole {
+  kSeat,       // holds its slot
+  kCandidate,  // on a target, before handover
+  kFormer,     // released or discarded; only its leaving is awaited
+};
+
+struct ProxyState {
+  ProxyRole role = ProxyRole::kSeat;
+  std::string node{};
+  bool connected = false;
+  wire::ProxyHello facts{};
+};
+
+struct SlotState {
+  std::string node{};
+  ProxyId proxy{};  // who holds the seat
+  Epoch epoch = 1;
+  bool launched = false;
+};
+
+struct RankState {
+  SlotId slot = 0;
+  std::uint32_t pid = 0;
+  std::uint32_t namespace_pid = 0;
+  bool hello = false;
+  bool finalizing = false;
+  bool exited = false;
+  std::uint32_t wait_status = 0;
+};
+
+enum class JobStage { kStarting, kRunning, kEnding, kEnded };
+
+class Coordinator {
+ public:
+  explicit Coordinator(JobPlan plan);
+
+  // Performs one step at launcher time `now_us` (any monotonic clock, microseconds).
+  Actions On(const Event& event, std::int64_t now_us);
+
+  const JobPlan& plan() const { return plan_; }
+  JobStage stage() const { return stage_; }
+  const std::vector<SlotState>& slots() const { return slots_; }
+  const std::vector<RankState>& ranks() const { return ranks_; }
+  const std::map<ProxyId, ProxyState>& proxies() const { return proxies_; }
+  const std::optional<Migration>& migration() const { return migration_; }
+  MigrationId migrations() const { return last_migration_; }
+  std::uint64_t stale_messages() const { return stale_messages_; }
+
+ private:
+  // Events (coordinator.cc).
+  void OnEvent(const StartJob&);
+  void OnEvent(const ProxyMessage& message);
+  void OnEvent(const ProxyLost& lost);
+  void OnEvent(const OutputDrained& drained);
+  void OnEvent(const TimerExpired& expired);
+  void OnEvent(const EvacuateOrder& order);
+  void OnEvent(const CancelOrder& order);
+  void OnEvent(const EndOrder& order);
+  void OnSeatMessage(SlotId slot, const ProxyMessage& message);
+  void OnCandidateMessage(Move& move, const ProxyMessage& message);
+  void Stale(const ProxyMessage& message, std::string_view why);
+
+  // The job's life (job_life.cc).
+  void OnHello(const ProxyId& from, const wire::ProxyHello& hello);
+  void OnLaunched(SlotId slot, const wire::Launched& launched);
+  void OnRankHello(RankId rank);
+  void OnRankFinalizing(RankId rank);
+  void OnRankExited(const wire::RankExited& exited);
+  void OnRankAborted(const wire::RankAborted& aborted);
+  void OnFenceIn(SlotId slot, const wire::FenceIn& fence);
+  void OnNameRequest(SlotId slot, const wire::NameRequest& request);
+  void OnSeatLost(SlotId slot, const std::string& reason);
+  void BeginEnd(int exit_code, std::string reason);
+  void Forget(const ProxyId& proxy);  // its link and process are gone or to be ended
+  wire::Launch LaunchOf(SlotId slot) const;
+  void EndIfAllGone();
+
+  // prepare (prepare.cc)
+  void StartMigration(const EvacuateOrder& order);
+  void StartNextMigration();
+  std::string WhyNotMovable() const;
+  bool PlaceMove(Move& move);
+  void PrepareTargetOf(const Move& move);
+  void OnTargetReady(Move& move, const wire::TargetReady& ready);
+  void OnSourceReady(Move& move, const wire::SourceReady& ready);
+  void RetryOrFail(Move& move, std::string reason);
+
+  // quiesce (quiesce.cc)
+  void EnterNotice();
+  void OnNoticed(SlotId slot, const wire::Noticed& noticed);
+  void OnArrived(const wire::Arrived& arrived);
+  void OnChecked(const wire::Checked& checked);
+  void OnParked(const wire::Parked& parked);
+  void CallOff();  // everybody goes on in place; nothing was torn down
+
+  // dump, transfer, restore (move.cc)
+  void EnterDump();
+  void OnDumped(Move& move, const wire::Dumped& dumped);
+  void OnImagesHeld(Move& move, const wire::ImagesHeld& held);
+  void EnterTransfer();
+  void EnterRestore();
+  void OnRestored(Move& move, const wire::Restored& restored);
+
+  // handover (handover.cc): an in-memory swap
+  void HandOver();
+
+  // reconnect (reconnect.cc)
+  void EnterReconnect();
+  void EnterReturn();
+  void OnRunning(const wire::Running& running);
+  void OnFenceOpened(std::uint32_t generation);
+
+  // Walking the table (step.cc)
+  void Pull(Trigger trigger);  // takes the transition of the current step
+  void Enter(Step step);
+  void FailMigration(std::string reason);
+  void ReadyIf(bool condition) {
+    if (condition) Pull(Trigger::kReady);
+  }
+  void FinishMigration();
+  std::string WhoIsMissing() const;
+  bool EveryRank(bool RankProgress::* flag) const;
+  bool EveryMove(bool Move::* flag) const;
+
+  // Actions
+  void Send(SlotId slot, wire::Envelope envelope);
+  void SendCandidate(const Move& move, wire::Envelope envelope);
+  void SendFormer(const ProxyId& proxy, wire::Envelope envelope);
+  void SendAllSlots(const wire::Envelope& envelope);
+  void Log(std::string name, std::vector<std::pair<std::string, Record::Value>> fields);
+  std::string Place(SlotId slot) const;  // "slot 1 on node2"
+  std::string PlaceOfRank(RankId rank) const;
+  bool KnownRank(SlotId slot, RankId rank) const;
+
+  JobPlan plan_;
+  pmi::Hub hub_;
+  JobStage stage_ = JobStage::kStarting;
+  std::vector<SlotState> slots_;
+  std::vector<RankState> ranks_;
+  std::map<ProxyId, ProxyState> proxies_;
+  std::optional<Migration> migration_;
+  std::deque<EvacuateOrder> waiting_;
+  MigrationId last_migration_ = 0;
+  std::uint64_t stale_messages_ = 0;
+  int exit_code_ = 0;
+  std::int64_t now_us_ = 0;
+  Actions actions_;
+};
+
+}  // namespace xmpi::core

@@ -1,0 +1,33 @@
+#include "core/migration.h"
+
+namespace xmpi::core {
+
+MigrationResult Summarize(const Migration& migration) {
+  MigrationResult result;
+  result.migration = migration.id;
+  result.ok = migration.step == Step::kMoved;
+  result.reason = migration.failure;
+  result.stop_call = migration.stop_call;
+  for (const Move& move : migration.moves) {
+    result.slot = move.slot;
+    result.from = move.from;
+    result.to = move.to;
+    for (const wire::RankImage& image : move.images) result.image_bytes += image.bytes();
+    result.ranks.insert(result.ranks.end(), move.ranks.begin(), move.ranks.end());
+  }
+  for (int phase = 0; phase < kPhases; ++phase) {
+    if (migration.phase_ended_us[phase] != 0)
+      result.phases_us[phase] =
+          migration.phase_ended_us[phase] - migration.phase_began_us[phase];
+  }
+  if (migration.first_arrival_us != 0 && migration.last_running_us != 0)
+    result.downtime_us = migration.last_running_us - migration.first_arrival_us;
+  constexpr int kDumpIndex = static_cast<int>(Phase::kDump);
+  constexpr int kRestoreIndex = static_cast<int>(Phase::kRestore);
+  if (migration.phase_ended_us[kRestoreIndex] != 0)
+    result.move_us =
+        migration.phase_ended_us[kRestoreIndex] - migration.phase_began_us[kDumpIndex];
+  return result;
+}
+
+}  // namespace xmpi::core

@@ -1,0 +1,105 @@
+#include "core/phase.h"
+
+#include <algorithm>
+
+namespace xmpi::core {
+namespace {
+
+using enum Step;
+using enum Trigger;
+
+constexpr Transition kTransitions[] = {
+    {kTarget, kReady, kSource},
+    {kTarget, kRetry, kTarget},
+    {kTarget, kFailed, kStayed},
+    {kTarget, kDeadline, kStayed},
+    {kSource, kReady, kNotice},
+    {kSource, kRetry, kTarget},
+    {kSource, kFailed, kStayed},
+    {kSource, kDeadline, kStayed},
+    {kNotice, kReady, kArrive},
+    {kNotice, kFailed, kStayed},
+    {kNotice, kDeadline, kStayed},
+    {kArrive, kReady, kCheck},
+    {kArrive, kFailed, kStayed},
+    {kArrive, kDeadline, kStayed},
+    {kCheck, kReady, kPark},
+    {kCheck, kFailed, kStayed},
+    // Somebody stands in a barrier that not all will enter: nobody can be called back from there.
+    {kCheck, kDeadline, kBroken},
+    {kPark, kReady, kDump},
+    {kPark, kFailed, kBroken},
+    {kPark, kDeadline, kBroken},
+    {kDump, kReady, kTransfer},
+    {kDump, kFailed, kReturn},
+    {kDump, kDeadline, kReturn},
+    {kTransfer, kReady, kRestore},
+    {kTransfer, kFailed, kReturn},
+    {kTransfer, kDeadline, kReturn},
+    {kRestore, kReady, kReconnect},
+    {kRestore, kFailed, kReturn},
+    {kRestore, kDeadline, kReturn},
+    {kReconnect, kReady, kMoved},
+    {kReconnect, kFailed, kBroken},
+    {kReconnect, kDeadline, kBroken},
+    {kReturn, kReady, kStayed},
+    {kReturn, kFailed, kBroken},
+    {kReturn, kDeadline, kBroken},
+};
+
+}  // namespace
+
+std::span<const Transition> Transitions() { return kTransitions; }
+
+std::optional<Step> Next(Step step, Trigger trigger) {
+  const auto* found = std::ranges::find_if(kTransitions, [&](const Transition& transition) {
+    return transition.step == step && transition.trigger == trigger;
+  });
+  if (found == std::end(kTransitions)) return std::nullopt;
+  return found->next;
+}
+
+Phase PhaseOf(Step step) {
+  switch (step) {
+    case kTarget:
+    case kSource:
+      return Phase::kPrepare;
+    case kNotice:
+    case kArrive:
+    case kCheck:
+    case kPark:
+      return Phase::kQuiesce;
+    case kDump:
+      return Phase::kDump;
+    case kTransfer:
+      return Phase::kTransfer;
+    case kRestore:
+      return Phase::kRestore;
+    default:
+      return Phase::kReconnect;
+  }
+}
+
+bool IsEnd(Step step) { return step == kMoved || step == kStayed || step == kBroken; }
+
+bool IsIrrevocable(Step step) { return !IsEnd(step) && step >= kPark; }
+
+std::string_view Name(Phase phase) {
+  constexpr std::string_view kNames[] = {"prepare", "quiesce",  "dump",     "transfer",
+                                         "restore", "handover", "reconnect"};
+  return kNames[static_cast<int>(phase)];
+}
+
+std::string_view Name(Step step) {
+  constexpr std::string_view kNames[] = {"target",   "source",  "notice",    "arrive", "check",
+                                         "park",     "dump",    "transfer",  "restore", "reconnect",
+                                         "return",   "moved",   "stayed",    "broken"};
+  return kNames[static_cast<int>(step)];
+}
+
+std::string_view Name(Trigger trigger) {
+  constexpr std::string_view kNames[] = {"ready", "failed", "deadline", "retry"};
+  return kNames[static_cast<int>(trigger)];
+}
+
+}  // namespace xmpi::core

@@ -1,0 +1,67 @@
+// quiesce: notice, agreement on stop_call, arrival, check, teardown (design: docs/protocol.md,
+// "Quiesce"; paper 4.3 steps 3 to 9, with an agreed stop_call in place of each rank's own test).
+#include <algorithm>
+#include <format>
+
+#include "core/coordinator.h"
+
+namespace xmpi::core {
+
+void Coordinator::EnterNotice() {
+  wire::Envelope envelope;
+  envelope.mutable_notice()->set_signal(plan_.quiesce_signal);
+  SendAllSlots(envelope);
+}
+
+void Coordinator::OnNoticed(SlotId slot, const wire::Noticed& noticed) {
+  const auto& specs = plan_.slots[slot].ranks;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    RankProgress& rank = migration_->ranks[specs[i].rank()];
+    rank.noticed = true;
+    rank.passed = static_cast<int>(i) < noticed.passed_size() ? noticed.passed(static_cast<int>(i)) : 0;
+  }
+  if (migration_->step != Step::kNotice || !EveryRank(&RankProgress::noticed)) return;
+  std::uint64_t highest = 0;
+  for (const RankProgress& rank : migration_->ranks) highest = std::max(highest, rank.passed);
+  migration_->stop_call = highest + 1;
+  Log("quiesce.agree", {{"migration", static_cast<std::int64_t>(migration_->id)},
+                        {"stop_call", static_cast<std::int64_t>(migration_->stop_call)}});
+  Pull(Trigger::kReady);
+}
+
+void Coordinator::OnArrived(const wire::Arrived& arrived) {
+  if (!arrived.refusal().empty())
+    return FailMigration(std::format("{} cannot stop at call {}: {}", PlaceOfRank(arrived.rank()),
+                                     migration_->stop_call, arrived.refusal()));
+  if (migration_->first_arrival_us == 0) migration_->first_arrival_us = now_us_;
+  migration_->ranks[arrived.rank()].arrived = true;
+  ReadyIf(migration_->step == Step::kArrive && EveryRank(&RankProgress::arrived));
+}
+
+// Everybody has entered the barrier by then, so a refusal waits for the others' answers: a rank
+// can be called back only from behind the barrier.
+void Coordinator::OnChecked(const wire::Checked& checked) {
+  RankProgress& rank = migration_->ranks[checked.rank()];
+  rank.checked = true;
+  rank.refusal = checked.refusal();
+  if (migration_->step != Step::kCheck || !EveryRank(&RankProgress::checked)) return;
+  for (RankId id = 0; id < migration_->ranks.size(); ++id) {
+    if (!migration_->ranks[id].refusal.empty())
+      return FailMigration(std::format("{} cannot stop at call {}: {}", PlaceOfRank(id),
+                                       migration_->stop_call, migration_->ranks[id].refusal));
+  }
+  Pull(Trigger::kReady);
+}
+
+void Coordinator::OnParked(const wire::Parked& parked) {
+  migration_->ranks[parked.rank()].parked = true;
+  ReadyIf(migration_->step == Step::kPark && EveryRank(&RankProgress::parked));
+}
+
+void Coordinator::CallOff() {
+  wire::Envelope envelope;
+  envelope.mutable_cancel_quiesce()->set_reason(migration_->failure);
+  SendAllSlots(envelope);
+}
+
+}  // namespace xmpi::core

@@ -1,0 +1,55 @@
+// reconnect: every rank reopens its session. The first fence of the new generation is the commit
+// point: all copies have joined it, so the originals are no longer needed (paper 4.3 steps 12, 15
+// and 16, with the originals kept until then). A return is the same thing in place.
+#include "core/coordinator.h"
+
+namespace xmpi::core {
+namespace {
+
+wire::Envelope ContinueMessage(const JobPlan& plan) {
+  wire::Envelope envelope;
+  envelope.mutable_continue_ranks()->set_process_mapping(plan.process_mapping);
+  return envelope;
+}
+
+}  // namespace
+
+void Coordinator::EnterReconnect() {
+  HandOver();
+  for (const Move& move : migration_->moves)
+    actions_.push_back(FeedInput{.slot = move.slot, .hold = false});
+  SendAllSlots(ContinueMessage(plan_));
+}
+
+void Coordinator::EnterReturn() {
+  for (const Move& move : migration_->moves) {
+    wire::Envelope envelope;
+    envelope.mutable_discard();
+    Send(move.slot, std::move(envelope));
+    actions_.push_back(FeedInput{.slot = move.slot, .hold = false});
+  }
+  SendAllSlots(ContinueMessage(plan_));
+}
+
+void Coordinator::OnFenceOpened(std::uint32_t generation) {
+  if (!migration_ || migration_->step != Step::kReconnect || migration_->fence_opened) return;
+  migration_->fence_opened = true;
+  Log("reconnect.commit", {{"migration", static_cast<std::int64_t>(migration_->id)},
+                           {"generation", static_cast<std::int64_t>(generation)}});
+  for (const Move& move : migration_->moves) {
+    if (!proxies_.contains(move.source)) continue;
+    wire::Envelope envelope;
+    envelope.mutable_release();
+    SendFormer(move.source, std::move(envelope));
+  }
+}
+
+void Coordinator::OnRunning(const wire::Running& running) {
+  migration_->ranks[running.rank()].running = true;
+  migration_->last_running_us = now_us_;
+  const bool reopening =
+      migration_->step == Step::kReconnect || migration_->step == Step::kReturn;
+  ReadyIf(reopening && EveryRank(&RankProgress::running));
+}
+
+}  // namespace xmpi::core
