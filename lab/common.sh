@@ -20,6 +20,16 @@ usage_error() {
   exit 2
 }
 
+# A descriptor of the caller that reaches a rank cannot be dumped there: nothing but stdio goes on.
+close_inherited_descriptors() {
+  local path fd
+  for path in "/proc/$$/fd"/*; do
+    fd=${path##*/}
+    # 255 is this script, which bash keeps close-on-exec.
+    ((fd <= 2 || fd == 255)) || exec {fd}>&-
+  done
+}
+
 need_root() {
   ((EUID == 0)) || die "this needs root (namespaces and mounts); try: sudo $0 $COMMAND"
   case $XMPI_CACHE$CHECKOUT in

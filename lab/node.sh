@@ -124,18 +124,22 @@ node_kill() {
 
 # node_exec NODE CMD...: becomes CMD on the node. A signal that ends this process ends CMD too.
 node_exec() {
-  local node=$1 environment
+  local node=$1 environment reopen="" fd
   shift
   node_must_run "$node"
   mapfile -t environment < <(node_environment)
   [[ -z ${TERM:-} ]] || environment+=("TERM=$TERM")
+  # The host's /dev/null is a file of a mount that the node cannot see; CRIU refuses such files.
+  for fd in 0 1 2; do
+    [[ ! /proc/$$/fd/$fd -ef /dev/null ]] || reopen+=" $fd<>/dev/null"
+  done
   echo $$ >"$LAB_CGROUP/$node/cgroup.procs"
   # shellcheck disable=SC2016 # expanded by the inner shell
   exec nsenter --target "$(<"$LAB_DIR/$node/init")" \
     --mount --uts --ipc --net --pid --cgroup --time -- \
     /usr/bin/env -i HOME=/root USER=root SHELL=/bin/bash "${environment[@]}" \
     /usr/bin/setpriv --pdeathsig TERM \
-    /bin/bash -c 'cd "$0" 2>/dev/null || cd /root; exec "$@"' "$PWD" "$@"
+    /bin/bash -c "${reopen:+exec$reopen; }"'cd "$0" 2>/dev/null || cd /root; exec "$@"' "$PWD" "$@"
 }
 
 # node_ssh NODE [CMD...]: as over the wire, from the switch.
