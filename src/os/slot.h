@@ -14,11 +14,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -26,21 +26,24 @@
 
 namespace xmpi::os {
 
+enum class RequestKind : std::uint32_t;
+struct SlotEvent;
+
 // One descriptor of a process to be: `fd` of ours, or else `path`, opened inside the slot. A file
 // must be given by path, since CRIU can only dump files that were opened in the slot's own mounts.
 struct SpawnFd {
   int target = -1;
   int fd = -1;  // stays ours
-  std::string path;
+  std::string path = {};
   int open_flags = 0;
 };
 
 struct SpawnRequest {
-  std::vector<std::string> argv;  // argv[0] without a slash is looked up in PATH of `env`
-  std::vector<std::string> env;   // the whole environment, NAME=value
-  std::string cwd;                // empty: "/"
-  std::vector<SpawnFd> fds;       // 0, 1 and 2 become /dev/null when they are not in it
-  std::vector<int> cpus;          // empty: as the proxy
+  std::vector<std::string> argv = {};  // argv[0] without a slash is looked up in PATH of `env`
+  std::vector<std::string> env = {};   // the whole environment, NAME=value
+  std::string cwd = {};                // empty: "/"
+  std::vector<SpawnFd> fds = {};       // 0, 1 and 2 become /dev/null when they are not in it
+  std::vector<int> cpus = {};          // empty: as the proxy
   bool own_time_namespace = false;  // clocks go on from the node's, and move with the rank
   bool session_leader = true;       // what CRIU wants of a rank
   pid_t after_pid = 0;              // not 0: its PID and those of what it forks lie above this one
@@ -49,7 +52,7 @@ struct SpawnRequest {
 struct Spawned {
   pid_t pid = 0;
   pid_t host_pid = 0;
-  Fd pidfd;  // of the proxy; becomes readable when the process ends
+  Fd pidfd = {};  // of the proxy; becomes readable when the process ends
 };
 
 struct SlotExit {
@@ -94,18 +97,17 @@ class Slot {
   int proc_fd() const { return proc_.get(); }
 
  private:
+  struct Waiting {
+    SpawnDone done;
+    SpawnRequest names;  // what an error message needs of the request
+  };
+
   Slot() = default;
   Result<> Hello();
-  void Send(std::uint32_t id, std::uint32_t kind, const std::string& body,
-            const std::vector<int>& fds, SpawnDone done);
-  bool FlushOutbox();
-  bool ReceiveOne();
+  void Send(RequestKind kind, pid_t pid, const std::vector<int>& fds, Waiting waiting);
+  void Handle(const SlotEvent& event, Fd fd);
   void Lose(Error error);
 
-  struct Outgoing {
-    std::string header;
-    std::vector<Fd> fds;
-  };
   Fd socket_;
   Fd pidfd_;
   Fd proc_;
@@ -113,7 +115,7 @@ class Slot {
   bool namespaces_ = false;
   std::vector<std::string> lost_;
   std::uint32_t next_id_ = 1;
-  std::map<std::uint32_t, SpawnDone> waiting_;
+  std::map<std::uint32_t, Waiting> waiting_;
   std::function<void(SlotExit)> on_exit_;
   std::function<void(Error)> on_lost_;
 };

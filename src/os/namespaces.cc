@@ -1,0 +1,174 @@
+#include "os/namespaces.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <format>
+#include <fstream>
+#include <string>
+
+namespace xmpi::os {
+namespace {
+
+// Whether "/" is the root of a mount, and not some directory that we were chrooted into.
+Result<bool> RootIsMount() {
+  struct statx info{};
+  if (statx(AT_FDCWD, "/", AT_NO_AUTOMOUNT, STATX_TYPE, &info) != 0) {
+    return std::unexpected(ErrnoError("statx /"));
+  }
+  return (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+// Makes the directory that is our root by chroot a mount of its own, and the root of the mount
+// namespace. setns to our own namespace is what takes us to its true root, on which we mount.
+Result<> MakeRootAMount() {
+  const Fd tree(open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE));
+  if (!tree) return std::unexpected(ErrnoError("open_tree /"));
+  const Fd own(open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC));
+  if (!own || setns(own.get(), CLONE_NEWNS) != 0) {
+    return std::unexpected(ErrnoError("setns to the own mount namespace"));
+  }
+  if (move_mount(tree.get(), "", AT_FDCWD, "/", MOVE_MOUNT_F_EMPTY_PATH) != 0) {
+    return std::unexpected(ErrnoError("move_mount to /"));
+  }
+  if (fchdir(tree.get()) != 0) return std::unexpected(ErrnoError("fchdir to the new root"));
+  if (syscall(SYS_pivot_root, ".", ".") != 0) return std::unexpected(ErrnoError("pivot_root"));
+  if (umount2(".", MNT_DETACH) != 0) return std::unexpected(ErrnoError("umount the old root"));
+  if (chdir("/") != 0) return std::unexpected(ErrnoError("chdir /"));
+  return {};
+}
+
+template <class Function>
+Result<> ForEachThread(pid_t host_pid, Function&& function) {
+  std::error_code error;
+  const std::string path = std::format("/proc/{}/task", host_pid);
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    XMPI_RETURN_IF_ERROR(function(std::atoi(entry.path().filename().c_str())));
+  }
+  if (error) return Fail(std::format("{}: {}", path, error.message()));
+  return {};
+}
+
+// The last number of the line "NSpid:\t123\t45\t7": the PID in the innermost namespace.
+pid_t InnermostPid(const std::string& status_path) {
+  std::ifstream status(status_path);
+  std::string line;
+  while (std::getline(status, line)) {
+    if (!line.starts_with("NSpid:")) continue;
+    return std::atoi(line.c_str() + line.find_last_of(" \t") + 1);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<> SetUpSlotMounts() {
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0 && errno != EINVAL) {
+    return std::unexpected(ErrnoError("make the mounts slave"));
+  }
+  XMPI_ASSIGN_OR_RETURN(const bool root_is_mount, RootIsMount());
+  if (!root_is_mount) {
+    XMPI_RETURN_IF_ERROR(MakeRootAMount());
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) {
+      return std::unexpected(ErrnoError("make the mounts slave"));
+    }
+  }
+  if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
+    return std::unexpected(ErrnoError("mount /proc"));
+  }
+  return {};
+}
+
+Result<Fd> EnterChildTimeNamespace() {
+  Fd own(open("/proc/self/ns/time", O_RDONLY | O_CLOEXEC));
+  if (!own) return std::unexpected(ErrnoError("/proc/self/ns/time"));
+  // The new namespace begins with the offsets of ours, so its clocks are the node's.
+  if (unshare(CLONE_NEWTIME) != 0) return std::unexpected(ErrnoError("unshare time"));
+  return own;
+}
+
+Result<> LeaveChildTimeNamespace(const Fd& own) {
+  if (setns(own.get(), CLONE_NEWTIME) != 0) return std::unexpected(ErrnoError("setns time"));
+  return {};
+}
+
+Result<Fd> MakeMemoryDirectory(std::uint64_t limit_bytes) {
+  const Fd context(fsopen("tmpfs", FSOPEN_CLOEXEC));
+  if (!context) return std::unexpected(ErrnoError("fsopen tmpfs"));
+  const std::string size = limit_bytes != 0 ? std::to_string(limit_bytes) : "90%";
+  if (fsconfig(context.get(), FSCONFIG_SET_STRING, "size", size.c_str(), 0) != 0 ||
+      fsconfig(context.get(), FSCONFIG_SET_STRING, "mode", "0700", 0) != 0 ||
+      fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
+    return std::unexpected(ErrnoError("make a tmpfs"));
+  }
+  const Fd mount_fd(
+      fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
+  if (!mount_fd) return std::unexpected(ErrnoError("fsmount tmpfs"));
+  // The mount's own descriptor is O_PATH, which cannot be read or synced; this one can.
+  Fd directory(openat(mount_fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return std::unexpected(ErrnoError("open the tmpfs"));
+  return directory;
+}
+
+Result<pid_t> HostPid(int pidfd) {
+  std::ifstream info(std::format("/proc/self/fdinfo/{}", pidfd));
+  std::string line;
+  while (std::getline(info, line)) {
+    if (!line.starts_with("Pid:")) continue;
+    const pid_t pid = std::atoi(line.c_str() + 4);
+    if (pid > 0) return pid;
+  }
+  return Fail("the process of this pidfd is gone or not visible from here");
+}
+
+Result<pid_t> HostTid(pid_t host_pid, pid_t tid) {
+  pid_t found = 0;
+  XMPI_RETURN_IF_ERROR(ForEachThread(host_pid, [&](pid_t thread) -> Result<> {
+    const std::string path = std::format("/proc/{}/task/{}/status", host_pid, thread);
+    if (found == 0 && InnermostPid(path) == tid) found = thread;
+    return {};
+  }));
+  if (found == 0) return Fail(std::format("process {} has no thread {}", host_pid, tid));
+  return found;
+}
+
+Result<> BindProcess(pid_t host_pid, std::span<const int> cpus) {
+  if (cpus.empty()) return {};
+  const int count = *std::max_element(cpus.begin(), cpus.end()) + 1;
+  cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(count));
+  const std::size_t size = CPU_ALLOC_SIZE(static_cast<std::size_t>(count));
+  CPU_ZERO_S(size, set);
+  for (int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), size, set);
+  Result<> result = ForEachThread(host_pid, [&](pid_t thread) -> Result<> {
+    if (sched_setaffinity(thread, size, set) == 0) return {};
+    return std::unexpected(ErrnoError(std::format("bind thread {} to its cores", thread)));
+  });
+  CPU_FREE(set);
+  return result;
+}
+
+pid_t PidsFreeAfter(std::span<const pid_t> used, pid_t room, pid_t pid_max) {
+  std::vector<pid_t> sorted(used.begin(), used.end());
+  sorted.push_back(pid_max);
+  std::sort(sorted.begin(), sorted.end());
+  // Low numbers are skipped: the kernel never gives those below 300 after a wrap, and ranks that
+  // start first live there.
+  pid_t after = 1000;
+  for (pid_t pid : sorted) {
+    if (pid <= after) continue;
+    if (pid - after > room) return after;
+    after = pid;
+  }
+  return 0;
+}
+
+}  // namespace xmpi::os
