@@ -78,8 +78,8 @@ struct Message {
   std::uint32_t signal = 0;
   bool refused = false;
   bool rebuilt = false;
-  std::string_view name;  // both views point into what was decoded
-  std::string_view text;
+  std::string_view name{};  // both views point into what was decoded
+  std::string_view text{};
 };
 
 inline const char* Name(Kind kind) {
