@@ -116,6 +116,8 @@ Result<> LinkState::OnReceived(const Received& received, bool hello) {
 
 Result<> LinkState::OnHello(const Frame& frame) {
   if (greeted_) return Fail(ErrorCode::kProtocol, "a second hello on one connection");
+  if (frame.number == 0) return Fail(ErrorCode::kProtocol, "a hello without session");
+  if (session_ == 0) session_ = frame.number;
   if (frame.number != session_) {
     return Fail(ErrorCode::kProtocol, "the peer is not the process that this link began with");
   }
@@ -185,7 +187,7 @@ Result<std::optional<Delivery>> LinkState::OnFrame(Frame frame) {
 
 std::string LinkState::TakeWrite(std::size_t budget) {
   std::string out;
-  if (!connected_ || bye_sent_) return out;
+  if (!connected_ || bye_sent_ || session_ == 0) return out;
   if (hello_due_) {
     AppendFrame(FrameKind::kHello, session_, EncodeReceived(received_), &out);
     hello_due_ = ack_due_ = false;

@@ -33,6 +33,7 @@ struct Delivery {
 class LinkState {
  public:
   // `session` names the link for its life, so that no other process can take the seat by redial.
+  // The end that is dialled passes 0 and takes the session of the first hello.
   explicit LinkState(std::uint64_t session) : session_(session) {}
 
   // Queues a message; it is sent when there is a connection, and again after each cut until the
@@ -92,7 +93,7 @@ class LinkState {
   Result<> OnReceived(const Received& received, bool hello);
   Result<std::optional<Delivery>> OnMessage(Channel channel, Frame frame);
 
-  const std::uint64_t session_;
+  std::uint64_t session_;
   bool connected_ = false;
   bool greeted_ = false;
   bool hello_due_ = false;

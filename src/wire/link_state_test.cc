@@ -93,6 +93,18 @@ TEST(LinkState, NothingButHelloBeforeThePeersHello) {
   EXPECT_EQ(pair.a.state.TakeWrite(kBudget), "");
 }
 
+TEST(LinkState, TheDialledEndTakesTheFirstSessionOnly) {
+  LinkState dialled(0);
+  EXPECT_TRUE(dialled.Send(Channel::kControl, "x"));
+  dialled.OnConnect();
+  EXPECT_EQ(dialled.TakeWrite(kBudget), "");
+  EXPECT_FALSE(dialled.OnFrame({FrameKind::kHello, 0, EncodeReceived({})}));
+  EXPECT_TRUE(dialled.OnFrame({FrameKind::kHello, 5, EncodeReceived({})}));
+  EXPECT_EQ(dialled.TakeWrite(kBudget).size(), 2 * kFrameHeaderBytes + 24 + 1);
+  dialled.OnConnect();
+  EXPECT_FALSE(dialled.OnFrame({FrameKind::kHello, 6, EncodeReceived({})}));
+}
+
 TEST(LinkState, ControlOvertakesQueuedStdio) {
   Pair pair;
   pair.Connect();
