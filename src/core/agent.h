@@ -26,6 +26,7 @@ class Agent {
   AgentActions On(const AgentEvent& event);
 
   Epoch epoch() const { return epoch_; }
+  MigrationId migration() const { return migration_; }
   bool ranks_alive() const;
   std::uint64_t stale_messages() const { return stale_messages_; }
 

@@ -43,8 +43,10 @@ struct ConnectSource {  // preflight, then dial the candidate -> SourceConnected
   std::uint16_t image_port = 0;
   AttemptId candidate_attempt = 0;
 };
-struct DumpRanks {};     // and send each image as it is made -> RanksDumped; Drained goes by itself
-struct RestoreRanks {};  // -> RanksRestored
+struct DumpRanks {};  // and send each image as it is made -> RanksDumped; Drained goes by itself
+struct RestoreRanks {  // -> RanksRestored
+  std::vector<wire::RankImage> images{};
+};
 struct ContinueRanks {};  // stopped originals go on (still parked); images and connection are dropped
 struct EndRanks {         // SIGTERM, then SIGKILL; `at_once`: SIGKILL
   bool at_once = false;

@@ -50,7 +50,7 @@ void Agent::OnRestore(const wire::Restore& restore) {
     rank.generation = image.generation();
   }
   OpenPmi(launch_.process_mapping());
-  actions_.push_back(RestoreRanks{});
+  actions_.push_back(RestoreRanks{{restore.images().begin(), restore.images().end()}});
 }
 
 void Agent::OnEvent(const RanksRestored& restored) {
