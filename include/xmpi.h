@@ -14,6 +14,9 @@
 #define XMPI_VERSION_MINOR 1
 #define XMPI_VERSION_PATCH 0
 
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -85,4 +88,7 @@ static inline int xmpi_quiesce_inline(int *rebuilt) {
 
 #ifdef __cplusplus
 }
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility pop
 #endif
