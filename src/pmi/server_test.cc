@@ -109,6 +109,15 @@ TEST_F(JobTest, AFenceWaitsForTheLastRank) {
   EXPECT_THAT(job_.opened, ElementsAre(FenceId{1, 1}));
 }
 
+TEST_F(JobTest, FencesAreCountedWithinTheirGeneration) {
+  InitAll();
+  FenceAll();
+  FenceAll();
+  InitAll();
+  FenceAll();
+  EXPECT_THAT(job_.opened, ElementsAre(FenceId{1, 1}, FenceId{1, 2}, FenceId{2, 1}));
+}
+
 TEST_F(JobTest, EachGenerationHasAFreshKvs) {
   InitAll();
   Ask(0, "cmd=put key=a value=1");
