@@ -179,7 +179,7 @@ void Coordinator::OnEvent(const TimerExpired& expired) {
   switch (timer.kind) {
     case TimerId::Kind::kStart:
       if (stage_ == JobStage::kStarting)
-        BeginEnd(1, "the job did not start in time; see which node has not answered above");
+        BeginEnd(1, std::format("the job did not start in time: nothing from {}", SlotsNotLaunched()));
       return;
     case TimerId::Kind::kStep:
       if (migration_ && migration_->id == timer.migration && migration_->step == timer.step &&
@@ -190,8 +190,8 @@ void Coordinator::OnEvent(const TimerExpired& expired) {
       if (stage_ != JobStage::kEnding) return;
       while (!proxies_.empty()) {
         const ProxyId proxy = proxies_.begin()->first;
-        actions_.push_back(Tell{std::format("{} on {} did not leave in time; its remote shell is ended",
-                                            Place(proxy.slot), proxies_.begin()->second.node)});
+        actions_.push_back(Tell{std::format("the proxy of slot {} on {} did not leave in time; its remote shell is ended",
+                                            proxy.slot, proxies_.begin()->second.node)});
         Forget(proxy);
       }
       return;
@@ -235,6 +235,14 @@ void Coordinator::Log(std::string name,
 
 std::string Coordinator::Place(SlotId slot) const {
   return std::format("slot {} on {}", slot, slots_[slot].node);
+}
+
+std::string Coordinator::SlotsNotLaunched() const {
+  std::string places;
+  for (SlotId slot = 0; slot < slots_.size(); ++slot) {
+    if (!slots_[slot].launched) places += (places.empty() ? "" : ", ") + Place(slot);
+  }
+  return places;
 }
 
 std::string Coordinator::PlaceOfRank(RankId rank) const {

@@ -136,10 +136,13 @@ class Coordinator {
   void Pull(Trigger trigger);  // takes the transition of the current step
   void Enter(Step step);
   void FailMigration(std::string reason);
+  void AllAreOut();  // of a step that ends only together
   void ReadyIf(bool condition) {
     if (condition) Pull(Trigger::kReady);
   }
   void FinishMigration();
+  void AbandonMoves();
+  void DiscardCandidate(const Move& move);
   std::string WhoIsMissing() const;
   bool EveryRank(bool RankProgress::* flag) const;
   bool EveryMove(bool Move::* flag) const;
@@ -152,6 +155,7 @@ class Coordinator {
   void Log(std::string name, std::vector<std::pair<std::string, Record::Value>> fields);
   std::string Place(SlotId slot) const;  // "slot 1 on node2"
   std::string PlaceOfRank(RankId rank) const;
+  std::string SlotsNotLaunched() const;
   bool KnownRank(SlotId slot, RankId rank) const;
 
   JobPlan plan_;

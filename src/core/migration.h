@@ -43,6 +43,7 @@ struct RankProgress {
 struct Migration {
   MigrationId id = 0;
   Step step = Step::kTarget;
+  Phase last_phase = Phase::kPrepare;  // where it was when it ended
   std::vector<Move> moves{};
   std::vector<RankProgress> ranks{};   // index = RankId
   std::vector<RequestId> requests{};   // operators who wait for the end

@@ -28,7 +28,7 @@ constexpr Transition kTransitions[] = {
     // Somebody stands in a barrier that not all will enter: nobody can be called back from there.
     {kCheck, kDeadline, kBroken},
     {kPark, kReady, kDump},
-    {kPark, kFailed, kBroken},
+    {kPark, kFailed, kReturn},
     {kPark, kDeadline, kBroken},
     {kDump, kReady, kTransfer},
     {kDump, kFailed, kReturn},
@@ -81,6 +81,8 @@ Phase PhaseOf(Step step) {
 }
 
 bool IsEnd(Step step) { return step == kMoved || step == kStayed || step == kBroken; }
+
+bool EndsOnlyTogether(Step step) { return step == kCheck || step == kPark; }
 
 bool IsIrrevocable(Step step) { return !IsEnd(step) && step >= kPark; }
 

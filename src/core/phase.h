@@ -48,6 +48,8 @@ std::span<const Transition> Transitions();
 std::optional<Step> Next(Step step, Trigger trigger);
 Phase PhaseOf(Step step);  // of an end: the last phase it can follow
 bool IsEnd(Step step);
+// Each rank is inside something collective: a failure waits until all are out of it.
+bool EndsOnlyTogether(Step step);
 // Teardown has been ordered: from here on a failure cannot simply be called off.
 bool IsIrrevocable(Step step);
 

@@ -35,7 +35,7 @@ void Coordinator::OnEvent(const CancelOrder& order) {
   }
   const bool handed_over =
       migration_->step == Step::kReconnect || migration_->step == Step::kReturn;
-  if (handed_over || migration_->step == Step::kPark) {
+  if (handed_over) {
     actions_.push_back(Answer{order.request,
                               {.migration = migration_->id,
                                .reason = std::format("too late to cancel: the migration is in {}",
@@ -161,13 +161,7 @@ void Coordinator::RetryOrFail(Move& move, std::string reason) {
                          {"attempt", static_cast<std::int64_t>(move.candidate.attempt)},
                          {"target", move.to},
                          {"reason", reason}});
-  const ProxyId failed = move.candidate;
-  if (proxies_.contains(failed)) {
-    wire::Envelope envelope;
-    envelope.mutable_discard();
-    SendFormer(failed, std::move(envelope));
-    proxies_[failed].role = ProxyRole::kFormer;
-  }
+  DiscardCandidate(move);
   move.tried.push_back(move.to);
   if (!PlaceMove(move)) {
     migration_->failure = std::move(reason);

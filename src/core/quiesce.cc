@@ -47,15 +47,15 @@ void Coordinator::OnChecked(const wire::Checked& checked) {
   if (migration_->step != Step::kCheck || !EveryRank(&RankProgress::checked)) return;
   for (RankId id = 0; id < migration_->ranks.size(); ++id) {
     if (!migration_->ranks[id].refusal.empty())
-      return FailMigration(std::format("{} cannot stop at call {}: {}", PlaceOfRank(id),
-                                       migration_->stop_call, migration_->ranks[id].refusal));
+      FailMigration(std::format("{} cannot stop at call {}: {}", PlaceOfRank(id),
+                                migration_->stop_call, migration_->ranks[id].refusal));
   }
-  Pull(Trigger::kReady);
+  AllAreOut();
 }
 
 void Coordinator::OnParked(const wire::Parked& parked) {
   migration_->ranks[parked.rank()].parked = true;
-  ReadyIf(migration_->step == Step::kPark && EveryRank(&RankProgress::parked));
+  if (migration_->step == Step::kPark && EveryRank(&RankProgress::parked)) AllAreOut();
 }
 
 void Coordinator::CallOff() {

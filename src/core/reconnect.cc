@@ -15,19 +15,12 @@ wire::Envelope ContinueMessage(const JobPlan& plan) {
 }  // namespace
 
 void Coordinator::EnterReconnect() {
-  HandOver();
   for (const Move& move : migration_->moves)
     actions_.push_back(FeedInput{.slot = move.slot, .hold = false});
   SendAllSlots(ContinueMessage(plan_));
 }
 
 void Coordinator::EnterReturn() {
-  for (const Move& move : migration_->moves) {
-    wire::Envelope envelope;
-    envelope.mutable_discard();
-    Send(move.slot, std::move(envelope));
-    actions_.push_back(FeedInput{.slot = move.slot, .hold = false});
-  }
   SendAllSlots(ContinueMessage(plan_));
 }
 

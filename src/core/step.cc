@@ -40,12 +40,14 @@ void Coordinator::Pull(Trigger trigger) {
                             {"trigger", std::string(Name(trigger))}});
     return;
   }
-  if (trigger == Trigger::kDeadline && migration_->failure.empty())
+  if (trigger == Trigger::kDeadline)
     migration_->failure = std::format("{} did not end by its deadline: {}", Name(migration_->step),
                                       WhoIsMissing());
-  const bool before_teardown = !IsIrrevocable(migration_->step);
-  const Step left = migration_->step;
-  if (*next == Step::kStayed && before_teardown && left >= Step::kNotice) CallOff();
+  const bool stop_was_asked = migration_->step >= Step::kNotice;
+  const bool called_off = *next == Step::kStayed && !IsIrrevocable(migration_->step);
+  if (called_off && stop_was_asked) CallOff();
+  if (called_off || *next == Step::kReturn) AbandonMoves();
+  if (*next == Step::kReconnect) HandOver();
   Enter(*next);
 }
 
@@ -55,6 +57,7 @@ void Coordinator::Enter(Step step) {
   const bool first = migration_->phase_began_us[static_cast<int>(Phase::kPrepare)] == 0;
   if ((phase != before || IsEnd(step)) && step != Step::kReturn)
     migration_->phase_ended_us[static_cast<int>(before)] = now_us_;
+  if (!IsEnd(step)) migration_->last_phase = phase;
   migration_->step = step;
   if (IsEnd(step)) return FinishMigration();
   if ((phase != before || first) && step != Step::kReturn) {
@@ -102,24 +105,37 @@ void Coordinator::Enter(Step step) {
 void Coordinator::FailMigration(std::string reason) {
   if (!migration_) return;
   if (migration_->failure.empty()) migration_->failure = std::move(reason);
-  Pull(Trigger::kFailed);
+  if (!EndsOnlyTogether(migration_->step)) Pull(Trigger::kFailed);
+}
+
+void Coordinator::AllAreOut() {
+  Pull(migration_->failure.empty() ? Trigger::kReady : Trigger::kFailed);
+}
+
+// The move will not happen: copies and candidate go first, then the source's ranks are let go.
+void Coordinator::AbandonMoves() {
+  for (const Move& move : migration_->moves) {
+    DiscardCandidate(move);
+    wire::Envelope envelope;
+    envelope.mutable_discard();
+    Send(move.slot, std::move(envelope));
+    actions_.push_back(FeedInput{.slot = move.slot, .hold = false});
+  }
+}
+
+void Coordinator::DiscardCandidate(const Move& move) {
+  const auto found = proxies_.find(move.candidate);
+  if (found == proxies_.end() || found->second.role != ProxyRole::kCandidate) return;
+  wire::Envelope envelope;
+  envelope.mutable_discard();
+  SendFormer(move.candidate, std::move(envelope));
+  found->second.role = ProxyRole::kFormer;
 }
 
 void Coordinator::FinishMigration() {
   Migration done = std::move(*migration_);
   MigrationResult result = Summarize(done);
-  if (done.step != Step::kMoved) {
-    for (const Move& move : done.moves) {
-      if (proxies_.contains(move.candidate) && stage_ != JobStage::kEnding) {
-        wire::Envelope envelope;
-        envelope.mutable_discard();
-        SendFormer(move.candidate, std::move(envelope));
-        proxies_[move.candidate].role = ProxyRole::kFormer;
-      }
-      actions_.push_back(FeedInput{.slot = move.slot, .hold = false});
-    }
-    if (done.step == Step::kStayed) result.reason += "; the job goes on in place";
-  }
+  if (done.step == Step::kStayed) result.reason += "; the job goes on in place";
   Log("migration.end", {{"migration", static_cast<std::int64_t>(done.id)},
                         {"outcome", std::string(Name(done.step))},
                         {"from", result.from},
@@ -131,7 +147,7 @@ void Coordinator::FinishMigration() {
   migration_.reset();
   if (done.step == Step::kBroken && stage_ != JobStage::kEnding)
     return BeginEnd(1, std::format("migration {} failed in {}: {}; the job cannot go on", done.id,
-                                   Name(PhaseOf(done.step)), done.failure));
+                                   Name(done.last_phase), done.failure));
   if (stage_ != JobStage::kEnding) StartNextMigration();
 }
 
