@@ -45,7 +45,8 @@ build_targets() {
   # shellcheck disable=SC2016 # expanded by the inner shell
   in_base /bin/bash -c '
     set -e
-    [[ -f $1/build.ninja ]] || cmake -S "$0" -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+    # Always: a folder that is new in the tree is not among what ninja watches.
+    cmake -S "$0" -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
       -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
     exec ninja -C "$1" -j "$2" "${@:3}"' "$CHECKOUT" "$XMPI_BUILD" "$JOBS" "$@"
 }

@@ -39,7 +39,7 @@ net_plug() {
   # In the switch's network, but with the node's /proc, where its init is 1: so ip can name both ends.
   nsenter --net="/proc/$(<"$LAB_DIR/switch/init")/ns/net" --mount="/proc/$(<"$LAB_DIR/$node/init")/ns/mnt" \
     -- ip -batch - <<END
-link add $port type veth peer name eth0 netns /proc/1/ns/net
+link add $port type veth peer name eth0 address $(net_hardware_address "$node") netns /proc/1/ns/net
 link set $port master switch up
 END
   in_node_net "$node" ip -batch - <<END
@@ -50,6 +50,9 @@ END
   echo up >"$LAB_DIR/$node/link"
   echo none >"$LAB_DIR/$node/rate"
 }
+
+# The same at each boot: the neighbours remember it.
+net_hardware_address() { printf '02:78:6d:70:69:%02x' "${1#node}"; }
 
 net_port() { echo "port${1#node}"; }
 

@@ -16,7 +16,9 @@ cmd_test() {
   done
   [[ -n $long ]] || ctest+=(-LE long)
   cmd_build
-  export XMPI_LAB=${XMPI_LAB:-test-$(sha256sum <<<"$CHECKOUT" | head -c 6)}
+  # Never the lab that the user works with.
+  XMPI_LAB=test-$(sha256sum <<<"$CHECKOUT" | head -c 6)
+  export XMPI_LAB
   # The fixture takes the lab down; this is for a ctest that was interrupted or ended by force.
   trap '[[ -n $XMPI_LAB_KEEP ]] || cmd_lab down' EXIT
   in_base "${ctest[@]}" || status=$?
