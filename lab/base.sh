@@ -55,7 +55,7 @@ base_ensure() {
 base_lock() {
   mkdir -p "$XMPI_CACHE" || die "cannot make the cache folder $XMPI_CACHE"
   exec {BASE_LOCK}>"$XMPI_CACHE/lock"
-  if ! flock -n "$BASE_LOCK"; then
+  if ! flock -w 2 "$BASE_LOCK"; then
     say "Waiting for another run that uses $XMPI_CACHE ..."
     flock "$BASE_LOCK"
   fi
@@ -67,7 +67,6 @@ base_build() {
   base_install_tools
   mirror=$(base_mirror)
   mapfile -t packages < <(base_packages)
-  base_check_mirror "$mirror"
   rm -rf --one-file-system "$base" "$base.stamp" "$partial"
   say "Building the Debian 13 base (once; some minutes) in $base"
   run_logged "base 1/2: debootstrap" "$log" \
@@ -108,33 +107,39 @@ base_install_tools() {
     die "debootstrap could not be installed with apt-get: see the log above"
 }
 
-# The Debian mirror that this machine's own apt sources name (XMPI_MIRROR overrides).
+# The Debian mirror that this machine's own apt sources name (XMPI_MIRROR overrides): the first that has
+# the suite and says of itself that it is Debian's, for other vendors' sources look alike.
 base_mirror() {
-  local uri
-  # shellcheck disable=SC2016 # apt expands the format
-  local format='$(REPO_URI) $(RELEASE)'
-  [[ -z ${XMPI_MIRROR:-} ]] || { echo "$XMPI_MIRROR" && return; }
-  while read -r uri; do
-    # Cloud images name a file that holds the mirror's address.
-    [[ $uri != mirror+file:* ]] || uri=$(grep -m1 -oE 'https?://[^[:space:]]+' "${uri#mirror+file:}" || true)
-    case $uri in
-      http://* | https://* | file:/* | copy:/*) echo "${uri%/}" && return ;;
-    esac
-  done < <(apt-get indextargets --format "$format" 'Created-By: Packages' 2>/dev/null |
-    awk '$2 !~ /(security|updates|backports)/ && $1 ~ /\/debian\/?$|mirrors\/debian\.list/ {print $1}')
-  die "no Debian mirror found in this machine's apt sources: set XMPI_MIRROR to the address of one"
+  local uri asked=0
+  for uri in ${XMPI_MIRROR:-$(base_mirror_candidates)}; do
+    asked=$((asked + 1))
+    base_mirror_answers "$uri" && echo "$uri" && return
+  done
+  ((asked > 0)) ||
+    die "no Debian mirror found in this machine's apt sources: set XMPI_MIRROR to the address of one"
+  die "no network? The Debian mirror${XMPI_MIRROR:+ $XMPI_MIRROR} that this machine's apt uses gives no" \
+    "$BASE_SUITE, and the base is built from it (XMPI_MIRROR names another)"
 }
 
-base_check_mirror() {
-  local probe
+base_mirror_candidates() {
+  local uri
+  # shellcheck disable=SC2016 # apt expands the format
+  apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
+    awk '$3 == "main" && $2 !~ /security|updates|backports/ {print $1}' |
+    while read -r uri; do
+      # Cloud images name a file that holds the mirror's address.
+      [[ $uri != mirror+file:* ]] || uri=$(grep -m1 -oE 'https?://[^[:space:]]+' "${uri#mirror+file:}" || true)
+      case $uri in http://* | https://* | file:/*) echo "${uri%/}" ;; esac
+    done | awk '!seen[$0]++'
+}
+
+base_mirror_answers() {
+  local probe found=1
   probe=$(mktemp)
-  if ! timeout 60 /usr/lib/apt/apt-helper download-file "$1/dists/$BASE_SUITE/InRelease" "$probe" \
-    >/dev/null 2>&1; then
-    rm -f "$probe"
-    die "no network? The Debian mirror that this machine's apt uses does not answer for $BASE_SUITE." \
-      "The base cannot be built without it (XMPI_MIRROR names another)"
-  fi
+  timeout 60 /usr/lib/apt/apt-helper download-file "$1/dists/$BASE_SUITE/InRelease" "$probe" >/dev/null 2>&1 &&
+    grep -qx 'Origin: Debian' "$probe" && found=0
   rm -f "$probe"
+  return "$found"
 }
 
 # How this machine's apt reaches the mirror: proxies and the like, for apt inside the base.

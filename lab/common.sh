@@ -2,8 +2,8 @@
 # progress shown. Sourced by ./dev; knows nothing of bases or labs.
 # shellcheck shell=bash
 
-XMPI_CACHE=${XMPI_CACHE:-/var/cache/xmpi}
-XMPI_BUILD=${XMPI_BUILD:-$CHECKOUT/build}
+XMPI_CACHE=$(realpath -m "${XMPI_CACHE:-/var/cache/xmpi}")
+XMPI_BUILD=$(realpath -m "${XMPI_BUILD:-$CHECKOUT/build}")
 # shellcheck disable=SC2034 # used by the other parts
 JOBS=${XMPI_JOBS:-$(nproc)}
 

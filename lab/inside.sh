@@ -22,7 +22,7 @@ in_base() {
   (
     # The lock on the base is this run's, not the command's.
     exec {BASE_FD}<&-
-    exec unshare --mount --propagation private -- "$CHECKOUT/lab/enter_base.sh" \
+    exec setpriv --pdeathsig TERM unshare --mount --propagation private -- "$CHECKOUT/lab/enter_base.sh" \
       "$BASE" "$CHECKOUT" "$PWD" "$XMPI_CACHE/mnt" "$XMPI_CACHE/ccache" "${binds[@]}" -- \
       /usr/bin/env -i HOME=/root LANG=C.UTF-8 \
       "PATH=$XMPI_BUILD/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
