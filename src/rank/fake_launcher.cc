@@ -45,6 +45,27 @@ void RedirectTo(const std::string& path, int fd) {
   ::dup2(file, fd);
 }
 
+std::vector<std::string> MpiexecCommand(int ranks) {
+  return {XMPI_TEST_MPIEXEC, "-launcher", "fork", "-hosts", "localhost", "-n",
+          std::to_string(ranks)};
+}
+
+// In the child.
+[[noreturn]] void Execute(std::vector<std::string> command) {
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  ::setenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1", 1);  // ranks outnumber cores
+  ::setenv("MPIR_CVAR_POLLS_BEFORE_YIELD", "1", 1);
+  ::execvp(argv[0], argv.data());
+  ::_exit(127);
+}
+
+int ExitCode(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 }  // namespace
 
 FakeLauncher::FakeLauncher(int ranks, const std::vector<std::string>& words,
@@ -73,27 +94,31 @@ FakeLauncher::~FakeLauncher() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
+int FakeLauncher::RunPlain(int ranks, const std::vector<std::string>& words) {
+  std::vector<std::string> command = MpiexecCommand(ranks);
+  if (ranks == 0) command.clear();
+  command.push_back(XMPI_TEST_PROGRAM);
+  command.insert(command.end(), words.begin(), words.end());
+  const pid_t child = ::fork();
+  if (child == 0) Execute(command);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return ExitCode(status);
+}
+
 void FakeLauncher::Start(int ranks, const std::vector<std::string>& words,
                          const std::vector<std::string>& environment) {
-  std::vector<std::string> command = {XMPI_TEST_MPIEXEC,  "-launcher", "fork",
-                                      "-hosts",           "localhost", "-n",
-                                      std::to_string(ranks), XMPI_TEST_WRAP, XMPI_TEST_PROGRAM};
+  std::vector<std::string> command = MpiexecCommand(ranks);
+  command.insert(command.end(), {XMPI_TEST_WRAP, XMPI_TEST_PROGRAM});
   command.insert(command.end(), words.begin(), words.end());
-  std::vector<char*> argv;
-  for (std::string& word : command) argv.push_back(word.data());
-  argv.push_back(nullptr);
   job_ = ::fork();
   if (job_ != 0) return;
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   ::setenv("XMPI_TEST_SOCKET", Path("control").c_str(), 1);
   ::setenv("RUN_DIR", folder_.c_str(), 1);
-  ::setenv("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1", 1);  // ranks outnumber cores
-  ::setenv("MPIR_CVAR_POLLS_BEFORE_YIELD", "1", 1);
   for (const std::string& setting : environment) ::putenv(::strdup(setting.c_str()));
   RedirectTo(Path("out"), STDOUT_FILENO);
   RedirectTo(Path("err"), STDERR_FILENO);
-  ::execvp(argv[0], argv.data());
-  ::_exit(127);
+  Execute(command);
 }
 
 void FakeLauncher::AcceptAll(int ranks) {
@@ -224,16 +249,16 @@ void FakeLauncher::CancelAll(MigrationId migration) {
   ExpectAll(Kind::kResumed, migration);
 }
 
-void FakeLauncher::WaitForGate(int rank) {
-  const std::string path = Path("gate." + std::to_string(rank));
+void FakeLauncher::WaitForFile(const std::string& place, int rank) const {
+  const std::string path = Path(place + "." + std::to_string(rank));
   for (int waited_ms = 0; !std::filesystem::exists(path); ++waited_ms) {
     if (waited_ms > kDeadlineMs) Throw("deadline passed waiting for " + path);
     ::poll(nullptr, 0, 1);
   }
 }
 
-void FakeLauncher::WaitForGates() {
-  for (int rank = 0; rank < size(); ++rank) WaitForGate(rank);
+void FakeLauncher::WaitForFiles(const std::string& place) const {
+  for (int rank = 0; rank < size(); ++rank) WaitForFile(place, rank);
 }
 
 void FakeLauncher::MakeFile(const std::string& name) const { std::ofstream(Path(name)) << name; }
@@ -245,7 +270,7 @@ int FakeLauncher::Wait() {
     ::poll(nullptr, 0, 1);
   }
   job_ = 0;
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return ExitCode(status);
 }
 
 std::string FakeLauncher::Output() const { return ReadFile(Path("out")); }

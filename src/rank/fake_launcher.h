@@ -25,6 +25,9 @@ class FakeLauncher {
                const std::vector<std::string>& environment = {});
   ~FakeLauncher();
 
+  // Runs rank_program under plain mpiexec, or alone if `ranks` is 0; the exit code.
+  static int RunPlain(int ranks, const std::vector<std::string>& words);
+
   int size() const { return static_cast<int>(ranks_.size()); }
   pid_t pid(int rank) const { return ranks_[rank].pid; }
   const Received& hello(int rank) const { return ranks_[rank].hello; }
@@ -36,6 +39,7 @@ class FakeLauncher {
   void Notice(int rank, MigrationId migration);
   void NoticeAll(MigrationId migration);
 
+  Received Next(int rank) const { return Read(ranks_[rank].control.get()); }
   // The next packet of a rank; throws unless it is of that kind and migration.
   Received Expect(int rank, rank_link::Kind kind, MigrationId migration);
   std::vector<Received> ExpectAll(rank_link::Kind kind, MigrationId migration);
@@ -50,8 +54,8 @@ class FakeLauncher {
   void WholeCycle(MigrationId migration);
   void CancelAll(MigrationId migration);
 
-  void WaitForGate(int rank);
-  void WaitForGates();
+  void WaitForFile(const std::string& place, int rank) const;  // "gate", "finalized"
+  void WaitForFiles(const std::string& place) const;
   void MakeFile(const std::string& name) const;  // "open", "stop"
   void CloseControl(int rank) { ranks_[rank].control.Close(); }
 

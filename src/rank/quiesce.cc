@@ -119,7 +119,7 @@ void SafePoint::BeginEnd() {
   if (attached()) {
     MaskSignal(SIG_BLOCK, signal_);
     Trace("finalizing passed=%llu", static_cast<unsigned long long>(Passed()));
-    if (!link_.Send({.kind = Kind::kFinalizing, .passed = Passed()})) ProxyGone();
+    link_.Send({.kind = Kind::kFinalizing, .passed = Passed()});  // a proxy that is gone needs none
     link_.Detach();
   }
   started_ = false;

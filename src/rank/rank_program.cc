@@ -9,11 +9,16 @@
 //   loose       ranks meet their neighbours only, so that they may be steps apart
 //   gate=STEP   before the safe point of that step make the file gate.RANK and wait for `open`
 //   gate_rank=R only rank R does
+//   mark=STEP   makes the file mark.RANK at the start of that step
 //   breach=WHAT breaks the contract at the step of the gate, and puts it right after that call:
-//               pending | persistent | idup | window | message | forgotten | type | session | changed
+//               pending | persistent | idup | window | message | forgotten | type | session | changed |
+//               row_message
 //   thread      another thread calls XMPI_Quiesce at the step of the gate
 //   rank=R      who does these two (default 1)
 //   finalize    leaves the loop at the step of the gate and finalizes
+//   linger      after XMPI_Finalize make the file finalized.RANK and wait for `stop`
+//   misuse      calls what must be refused
+//   print_env=V rank 0 prints the environment variable V at the end
 //   steps=N     ends after N steps, without a stop file
 // Files are in $RUN_DIR.
 #include <unistd.h>
@@ -205,6 +210,8 @@ class Breach {
       MPI_Comm_idup(MPI_COMM_SELF_OF_WORLD(), &comm_, &request_);
     } else if (what_ == "message") {
       MPI_Send(&value_, 1, MPI_INT, peer, 1234, XMPI_COMM_WORLD);
+    } else if (what_ == "row_message") {
+      MPI_Send(&value_, 1, MPI_INT, 1, 99, bound.row);
     } else if (what_ == "type") {
       MPI_Type_contiguous(3, MPI_INT, &type_);
     } else if (what_ == "session") {
@@ -227,6 +234,9 @@ class Breach {
   void EndAll(int culprit) {
     if (what_ == "window") MPI_Win_free(&window_);
     if (what_ == "forgotten") MPI_Comm_free(&comm_);
+    // In a row the greater world rank has the smaller one: rank 2 sends as 0 to rank 0, which is 1.
+    if (what_ == "row_message" && rank == 0)
+      MPI_Recv(&value_, 1, MPI_INT, 0, 99, bound.row, MPI_STATUS_IGNORE);
     if (what_ == "message" && rank == (culprit == 0 ? 1 : 0))
       MPI_Recv(&value_, 1, MPI_INT, culprit, 1234, XMPI_COMM_WORLD, MPI_STATUS_IGNORE);
   }
@@ -281,9 +291,23 @@ std::string RunFile(const std::string& name) {
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
-void WaitAtGate() {
-  std::fclose(std::fopen(RunFile("gate." + std::to_string(rank)).c_str(), "w"));
-  while (!Exists(RunFile("open"))) usleep(500);
+// Tells the test where this rank is ...
+void Mark(const char* place) {
+  std::fclose(std::fopen(RunFile(std::string(place) + "." + std::to_string(rank)).c_str(), "w"));
+}
+
+// ... and waits for its word.
+void WaitAt(const char* place, const char* word) {
+  Mark(place);
+  while (!Exists(RunFile(word))) usleep(500);
+}
+
+void Misuse() {
+  MPI_Comm never_bound = XMPI_COMM_WORLD;
+  REQUIRE(XMPI_Init(nullptr, nullptr) != MPI_SUCCESS);
+  REQUIRE(MPI_Init(nullptr, nullptr) != MPI_SUCCESS);
+  REQUIRE(XMPI_Comm_unbind(&never_bound) != MPI_SUCCESS);
+  REQUIRE(XMPI_Comm_bind(nullptr) != MPI_SUCCESS);
 }
 
 // Rank 0 decides, so that all leave the loop after the same step.
@@ -331,12 +355,14 @@ int main(int argc, char** argv) {
     const auto equals = word.find('=');
     words[word.substr(0, equals)] = equals == word.npos ? "" : word.substr(equals + 1);
   }
+  if (Has("misuse")) REQUIRE(XMPI_Quiesce(nullptr) != MPI_SUCCESS);
   int provided = -1;
   if (XMPI_Init_thread(&argc, &argv, Has("thread") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
                        &provided) != MPI_SUCCESS)
     return 4;
   MPI_Comm_rank(XMPI_COMM_WORLD, &rank);
   MPI_Comm_size(XMPI_COMM_WORLD, &size);
+  if (Has("misuse")) Misuse();
   if (Has("bind")) MakeBound();
   if (Has("register")) REQUIRE(XMPI_Register(MakeRing, ReleaseRing, &ring) == MPI_SUCCESS);
 
@@ -345,15 +371,22 @@ int main(int argc, char** argv) {
   int rebuilds = 0;
   int step = 1;
   for (; !TimeToStop(step); ++step) {
+    if (step == Number("mark", 0)) Mark("mark");
     Compute(step);
     const bool at = step == gate;
-    if (at && rank == Number("gate_rank", rank)) WaitAtGate();
+    if (at && rank == Number("gate_rank", rank)) WaitAt("gate", "open");
     if (at && Has("finalize")) break;
     Pass(at, &breach, &rebuilds);
   }
   if (Has("register")) REQUIRE(ring.made == rebuilds + 1 && ring.released == rebuilds);
   REQUIRE(XMPI_Finalize() == MPI_SUCCESS);
   if (Has("register")) REQUIRE(ring.released == ring.made);
+  if (Has("misuse")) REQUIRE(XMPI_Finalize() != MPI_SUCCESS);
+  if (Has("linger")) WaitAt("finalized", "stop");
+  if (rank == 0 && Has("print_env")) {
+    const char* value = std::getenv(words["print_env"].c_str());
+    std::printf("%s=%s\n", words["print_env"].c_str(), value == nullptr ? "(unset)" : value);
+  }
   if (rank == 0) std::printf("done steps=%d rebuilds=%d\n", step, rebuilds);
   return 0;
 }
