@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <format>
 #include <memory>
 #include <sstream>
@@ -341,22 +340,8 @@ TEST_P(CoordinatorTranscript, Agrees) {
   RunTranscript(GetParam(), [&](const Command& command) { return world.Run(command); });
 }
 
-std::vector<std::string> Transcripts() {
-  std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(XMPI_TESTDATA "/coordinator"))
-    paths.push_back(entry.path());
-  return paths;
-}
-
-std::string NameOf(const testing::TestParamInfo<std::string>& info) {
-  std::string name = std::filesystem::path(info.param).stem();
-  for (char& c : name) {
-    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-  }
-  return name;
-}
-
-INSTANTIATE_TEST_SUITE_P(Files, CoordinatorTranscript, testing::ValuesIn(Transcripts()), NameOf);
+INSTANTIATE_TEST_SUITE_P(Files, CoordinatorTranscript,
+                         testing::ValuesIn(TranscriptsIn("coordinator")), TranscriptName);
 
 }  // namespace
 }  // namespace xmpi::core

@@ -1,8 +1,9 @@
 #include "core/transcript.h"
 
-#include <gtest/gtest.h>
-
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -86,6 +87,22 @@ void RunTranscript(const std::string& path, const std::function<std::string(cons
   }
   close_block();
   if (std::getenv("XMPI_REWRITE") != nullptr) std::ofstream(path) << rewritten.str();
+}
+
+std::vector<std::string> TranscriptsIn(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(XMPI_TESTDATA "/" + folder))
+    paths.push_back(entry.path());
+  std::ranges::sort(paths);
+  return paths;
+}
+
+std::string TranscriptName(const testing::TestParamInfo<std::string>& info) {
+  std::string name = std::filesystem::path(info.param).stem();
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
 }
 
 std::vector<std::uint32_t> ParseNumbers(const std::string& text, char separator) {

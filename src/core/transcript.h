@@ -3,6 +3,8 @@
 // XMPI_REWRITE=1 writes the answers anew, for a person to review. Test code only.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,6 +26,10 @@ Command ParseCommand(const std::string& line);
 
 // Runs every block of the file through `run`, which returns the answer to one command as lines.
 void RunTranscript(const std::string& path, const std::function<std::string(const Command&)>& run);
+
+// The files of one folder under testdata, and their names as gtest wants them.
+std::vector<std::string> TranscriptsIn(const std::string& folder);
+std::string TranscriptName(const testing::TestParamInfo<std::string>& info);
 
 // "0.1.1" or the like as three numbers; "0-3" or "2" or "0,2" as a list.
 std::vector<std::uint32_t> ParseNumbers(const std::string& text, char separator);
