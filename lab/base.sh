@@ -72,9 +72,11 @@ base_build() {
   run_logged "base 1/2: debootstrap" "$log" \
     unshare --mount --propagation private bash -c "$(declare -f base_bootstrap); base_bootstrap \"\$@\"" _ \
     "$partial" "$BASE_SUITE" "$mirror" || base_build_failed
+  APT_SETTINGS=$(base_apt_settings)
+  export APT_SETTINGS
   run_logged "base 2/2: packages" "${log%.log}-packages.log" \
     unshare --mount --propagation private bash -c "$(declare -f base_add_packages); base_add_packages \"\$@\"" _ \
-    "$partial" "$(base_apt_settings)" "${packages[@]}" || base_build_failed
+    "$partial" "${packages[@]}" || base_build_failed
   base_manifest "$partial" >"$base.stamp.partial"
   mv "$partial" "$base"
   mv "$base.stamp.partial" "$base.stamp"
@@ -155,24 +157,23 @@ base_bootstrap() {
   debootstrap --variant=minbase --include=ca-certificates "$2" "$1" "$3"
 }
 
-# base_add_packages ROOT APT_SETTINGS PACKAGE...: runs in a mount namespace of its own, so that nothing
-# stays mounted in the tree whatever happens.
+# base_add_packages ROOT PACKAGE...: runs in a mount namespace of its own, so that nothing stays mounted in
+# the tree whatever happens. Proxies (which may hold a password) come in the environment, not in arguments.
 base_add_packages() {
   set -eu
-  local root=$1 settings=$2
-  shift 2
+  local root=$1
+  shift
   mount -t proc proc "$root/proc"
   mount -t sysfs sysfs "$root/sys"
   mount --rbind /dev "$root/dev"
   cp -L /etc/resolv.conf "$root/etc/resolv.conf"
-  printf '%s\n' "$settings" >"$root/etc/apt/apt.conf.d/99host"
+  printf '%s\n' "$APT_SETTINGS" >"$root/etc/apt/apt.conf.d/99host"
   # No service starts in a tree, and a tree that is thrown away when unfinished needs no fsync.
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
   chmod 755 "$root/usr/sbin/policy-rc.d"
   echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
-  local in_root=(chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
-    DEBIAN_FRONTEND=noninteractive "http_proxy=${http_proxy:-}" "https_proxy=${https_proxy:-}"
-    "no_proxy=${no_proxy:-}")
+  local in_root=(chroot "$root" env -u TMPDIR PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
+    DEBIAN_FRONTEND=noninteractive)
   "${in_root[@]}" apt-get -y update
   "${in_root[@]}" apt-get -y install --no-install-recommends "$@"
   "${in_root[@]}" apt-get clean

@@ -60,7 +60,7 @@ run_logged() {
   pid=$!
   set +m
   # shellcheck disable=SC2064 # the pid of now is meant
-  trap "kill -- -$pid 2>/dev/null; wait $pid 2>/dev/null; exit 130" INT TERM
+  trap "kill -- -$pid 2>/dev/null; wait $pid 2>/dev/null || true; exit 130" INT TERM
   show_progress "$title" "$log" "$pid"
   wait "$pid" || status=$?
   trap - INT TERM
