@@ -68,6 +68,7 @@ class Assembler {
   Result<> Data(RankState& state, const Chunk& chunk);
   Result<> StoreManifestBytes(RankState& state, const Chunk& chunk);
   Result<> StoreFileBytes(RankState& state, const Chunk& chunk);
+  Result<> OpenManifest(RankId rank, RankState& state);
   Result<> Finish(RankId rank, RankState& state);
   Result<Hash128> HashOf(RankId rank, std::uint32_t number, File& file);
   std::unexpected<Error> Damaged(RankId rank, RankState& state, std::string message);

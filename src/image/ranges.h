@@ -31,14 +31,16 @@ class Ranges {
 };
 
 struct RankHoldings {
-  bool whole = false;                    // verified; nothing of it is to be sent
+  bool whole = false;                     // verified; nothing of it is to be sent
   std::map<std::uint32_t, Ranges> files;  // by number; 0 is the manifest
   bool operator==(const RankHoldings&) const = default;
 };
 using Holdings = std::map<RankId, RankHoldings>;
 
-// A chunk's worth at most: ranges beyond that are left out and so are sent again from the file's
-// first missing byte on... which the target refuses; see kMaxIntervals in assembler.cc.
+// A file may be held in at most this many pieces: a source sends in order, so more than a few means
+// that somebody plays games with our memory.
+inline constexpr std::size_t kMaxIntervals = 1024;
+
 std::string EncodeHoldings(const Holdings& holdings);
 Result<Holdings> DecodeHoldings(std::span<const std::byte> payload);
 

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "base/fd.h"
 #include "image/assembler.h"
 #include "image/chunk.h"
+#include "image/hash.h"
 #include "image/manifest.h"
 #include "image/ranges.h"
 
@@ -29,14 +29,12 @@ class Source {
  public:
   // `image` must outlive the source and its manifest's files are filled in on the way.
   Source(RankImage* image, RankHoldings held);
-  ~Source();
 
   // The next chunk, valid until the next call; nullopt when the image is sent whole.
   Result<std::optional<Chunk>> Next();
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
  private:
-  struct Hasher;
   Result<std::optional<Chunk>> NextOfFile();
   Result<std::optional<Chunk>> NextOfManifest();
   Result<> OpenFile();
@@ -45,13 +43,11 @@ class Source {
 
   RankImage* image_;
   RankHoldings held_;
-  bool listed_ = false;
   std::size_t file_ = 0;  // index into the manifest's files; number = index + 1
   Fd fd_;
-  bool declared_ = false;
   bool hash_known_ = false;
   std::uint64_t offset_ = 0;
-  std::unique_ptr<Hasher> hasher_;
+  Hasher hasher_;
   std::string manifest_;
   std::string payload_;
   bool manifest_declared_ = false;

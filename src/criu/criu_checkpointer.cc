@@ -1,0 +1,355 @@
+#include "criu/criu_checkpointer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <format>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "criu/criu_log.h"
+#include "criu/criu_request.h"
+#include "criu/process_tree.h"
+#include "criu/swrk.h"
+#include "criu/ties.h"
+#include "image/source.h"
+#include "os/namespaces.h"
+#include "os/pidfd.h"
+
+namespace xmpi::criu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::duration_cast;
+using std::chrono::microseconds;
+
+constexpr std::size_t kLogTailBytes = 64u << 10;
+constexpr int kMaxParallel = 8;
+constexpr pid_t kPidsForCriu = 2000;  // what criu and its helpers may take, with room to spare
+constexpr std::chrono::seconds kCheckTimeout{30};
+
+// The cause as CRIU tells it: the answer's message is its first error line, the log has more.
+std::string Cause(const Result<rpc::criu_resp>& answer, const std::string& log) {
+  std::string lines = ErrorLines(log);
+  if (!answer) {
+    return lines.empty() ? answer.error().message
+                         : std::format("{}; CRIU says: {}", answer.error().message, lines);
+  }
+  if (lines.empty() && answer->has_cr_errmsg()) lines = ErrorLines(answer->cr_errmsg());
+  if (lines.empty()) lines = std::format("no error line, errno {}", answer->cr_errno());
+  return "CRIU says: " + lines;
+}
+
+const char* ToString(ProcessState state) {
+  switch (state) {
+    case ProcessState::kRunning:
+      return "the rank still runs here";
+    case ProcessState::kStopped:
+      return "the rank is stopped here and can go on";
+    case ProcessState::kGone:
+      break;
+  }
+  return "the rank is gone";
+}
+
+// What to do once the criu process is there; runs in a worker thread and gives the closure that
+// then runs on the proxy's thread.
+using Work = std::function<std::function<void()>(Result<Swrk>)>;
+
+pid_t PidMax() {
+  const int max = std::atoi(ReadFileAt(AT_FDCWD, "/proc/sys/kernel/pid_max").c_str());
+  return max > 0 ? max : 32768;
+}
+
+}  // namespace
+
+struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
+  struct Job {
+    Fd directory;
+    std::vector<os::SpawnFd> inherited;
+    pid_t after_pid = 0;
+    Work work;
+  };
+
+  void Enqueue(Job job) {
+    queue.push_back(std::move(job));
+    Pump();
+  }
+
+  void Pump() {
+    while (running < max_parallel && !queue.empty()) {
+      Job job = std::move(queue.front());
+      queue.pop_front();
+      ++running;
+      Start(std::move(job));
+    }
+  }
+
+  void Start(Job job) {
+    auto swrk = std::make_shared<Swrk>();
+    auto theirs = std::make_shared<Fd>();
+    swrk->directory = std::move(job.directory);
+    Result<os::SpawnRequest> request = PrepareSwrk(options.criu, swrk.get(), theirs.get());
+    if (!request) return RunWork(std::move(job.work), std::unexpected(request.error()));
+    request->fds.insert(request->fds.end(), job.inherited.begin(), job.inherited.end());
+    request->after_pid = job.after_pid;
+    slot->Spawn(*request, [weak = weak_from_this(), swrk, theirs,
+                           work = std::move(job.work)](Result<os::Spawned> spawned) mutable {
+      const auto self = weak.lock();
+      theirs->Close();
+      if (!self) return;
+      if (!spawned) {
+        Error error = std::move(spawned.error());
+        error.message += "; install the package criu, version 4.0 or later";
+        return self->RunWork(std::move(work), std::unexpected(std::move(error)));
+      }
+      swrk->pidfd = std::move(spawned->pidfd);
+      self->RunWork(std::move(work), std::move(*swrk));
+    });
+  }
+
+  void RunWork(Work work, Result<Swrk> swrk) {
+    const std::uint64_t id = next_id++;
+    if (swrk) handles[id] = Fd(fcntl(swrk->pidfd.get(), F_DUPFD_CLOEXEC, 3));
+    threads[id] = std::jthread([weak = weak_from_this(), post = post, id, work = std::move(work),
+                                swrk = std::move(swrk)]() mutable {
+      std::function<void()> done = work(std::move(swrk));
+      post([weak, id, done = std::move(done)] {
+        const auto self = weak.lock();
+        if (!self) return;
+        self->threads.erase(id);  // joins: the thread has nothing left to do but to end
+        self->handles.erase(id);
+        --self->running;
+        self->Pump();
+        done();
+      });
+    });
+  }
+
+  void Cancel() {
+    for (const auto& [id, pidfd] : handles) os::PidfdSendSignal(pidfd.get(), SIGKILL);
+  }
+
+  os::Slot* slot = nullptr;
+  Post post;
+  Options options;
+  int max_parallel = 1;
+  int running = 0;
+  std::deque<Job> queue;
+  std::uint64_t next_id = 0;
+  std::map<std::uint64_t, std::jthread> threads;
+  std::map<std::uint64_t, Fd> handles;
+};
+
+namespace {
+
+// ---- Check
+
+Result<Preflight> RunCheck(Result<Swrk> swrk) {
+  if (!swrk) return std::unexpected(swrk.error());
+  const auto deadline = Clock::now() + kCheckTimeout;
+  XMPI_ASSIGN_OR_RETURN(rpc::criu_resp version, Exchange(*swrk, VersionMessage(), deadline));
+  XMPI_ASSIGN_OR_RETURN(rpc::criu_resp features, Exchange(*swrk, FeatureMessage(), deadline));
+  Preflight preflight;
+  const auto& number = version.version();
+  preflight.version = std::format("{}.{}.{}", number.major_number(), number.minor_number(),
+                                  number.sublevel());
+  if (number.major_number() < 4) {
+    return Fail(ErrorCode::kRefused,
+                std::format("CRIU {} is too old; 4.0 or later is needed", preflight.version));
+  }
+  if (!features.success()) {
+    return Fail(ErrorCode::kRefused,
+                std::format("CRIU {} does not find what it needs in this kernel; `criu check` as "
+                            "root says what",
+                            preflight.version));
+  }
+  preflight.lazy_pages = features.features().lazy_pages();
+  return preflight;
+}
+
+// ---- Dump
+
+struct DumpWork {
+  DumpRequest request;
+  int proc_fd = -1;
+  int log_level = 2;
+  std::uint64_t ghost_limit_bytes = 0;
+
+  Result<image::RankImage> Run(Swrk swrk, DumpDone* done) const {
+    const std::vector<Process> tree = ReadTree(proc_fd, request.pid);
+    if (tree.empty()) return Fail("it is gone");
+    const std::vector<OpenFd> fds = ReadFds(proc_fd, tree);
+    std::vector<image::ManifestTie> ties = FindTies(fds, request.ties);
+    const rpc::criu_req message = DumpMessage(request.pid, ties, log_level, ghost_limit_bytes);
+    const Result<rpc::criu_resp> answer =
+        Exchange(swrk, message, Clock::now() + request.timeout);
+    const std::string log = ReadFileAt(swrk.directory.get(), kDumpLog);
+    done->log = LogTail(log, kLogTailBytes);
+    if (!answer || !answer->success()) return Fail(Cause(answer, log));
+    // Only now is every reader of the pipes stopped.
+    XMPI_RETURN_IF_ERROR(CaptureUnread(proc_fd, fds, &ties));
+    image::RankImage image;
+    image.manifest.rank = request.rank;
+    image.manifest.pid = request.pid;
+    image.manifest.used_pids = UsedPids(tree);
+    image.manifest.ties = std::move(ties);
+    XMPI_ASSIGN_OR_RETURN(image.manifest.files, image::ListImageFiles(swrk.directory));
+    image.directory = std::move(swrk.directory);
+    return image;
+  }
+
+  DumpDone operator()(Result<Swrk> swrk) const {
+    const auto begin = Clock::now();
+    DumpDone done{.rank = request.rank, .image = Fail("not done"), .log = {}};
+    done.image = swrk ? Run(std::move(*swrk), &done) : std::unexpected(swrk.error());
+    done.took = duration_cast<microseconds>(Clock::now() - begin);
+    done.original = StateOf(proc_fd, request.pid);
+    if (!done.image) {
+      done.image.error().message =
+          std::format("cannot dump rank {} (PID {} in its slot): {}; {}", request.rank,
+                      request.pid, done.image.error().message, ToString(done.original));
+    }
+    return done;
+  }
+};
+
+// ---- Restore
+
+using Inherited = std::vector<std::pair<image::ManifestTie, int>>;
+
+// Pairs each tie of the image with a number for its new descriptor in the criu process.
+Result<Inherited> PairTies(const RestoreRequest& request, std::vector<os::SpawnFd>* spawn_fds) {
+  Inherited inherited;
+  int number = kSwrkFirstInheritFd;
+  for (const image::ManifestTie& tie : request.image.manifest.ties) {
+    const auto made = std::find_if(request.ties.begin(), request.ties.end(),
+                                   [&](const NewTie& new_tie) { return new_tie.kind == tie.kind; });
+    if (made == request.ties.end()) {
+      return Fail(std::format("nothing was given to take the place of its {}",
+                              image::ToString(tie.kind)));
+    }
+    if (tie.is_pipe) XMPI_RETURN_IF_ERROR(FillPipe(made->fd, tie.unread));
+    spawn_fds->push_back({.target = number, .fd = made->fd});
+    inherited.emplace_back(tie, number++);
+  }
+  return inherited;
+}
+
+Result<pid_t> RunRestore(const Swrk& swrk, const Inherited& inherited, int log_level,
+                         std::chrono::milliseconds timeout, std::string* log_tail) {
+  const Result<rpc::criu_resp> answer =
+      Exchange(swrk, RestoreMessage(inherited, log_level), Clock::now() + timeout);
+  const std::string log = ReadFileAt(swrk.directory.get(), kRestoreLog);
+  *log_tail = LogTail(log, kLogTailBytes);
+  if (!answer || !answer->success()) return Fail(Cause(answer, log));
+  return answer->restore().pid();
+}
+
+Result<Fd> Duplicate(const Fd& fd) {
+  Fd copy(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
+  if (!copy) return std::unexpected(ErrnoError("dup"));
+  return copy;
+}
+
+}  // namespace
+
+CriuCheckpointer::CriuCheckpointer(os::Slot* slot, Post post, Options options)
+    : shared_(std::make_shared<Shared>()) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  shared_->slot = slot;
+  shared_->post = std::move(post);
+  shared_->max_parallel =
+      options.max_parallel > 0 ? options.max_parallel : std::clamp(cores, 1, kMaxParallel);
+  shared_->options = std::move(options);
+}
+
+CriuCheckpointer::~CriuCheckpointer() {
+  shared_->queue.clear();
+  shared_->Cancel();
+  shared_->threads.clear();  // joins
+}
+
+void CriuCheckpointer::Cancel() { shared_->Cancel(); }
+
+void CriuCheckpointer::Check(std::function<void(Result<Preflight>)> done) {
+  Shared::Job job;
+  job.work = [done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
+    auto result = std::make_shared<Result<Preflight>>(RunCheck(std::move(swrk)));
+    return [done, result] { done(std::move(*result)); };
+  };
+  shared_->Enqueue(std::move(job));
+}
+
+void CriuCheckpointer::Dump(DumpRequest request, std::function<void(DumpDone)> done) {
+  Shared::Job job;
+  Result<Fd> directory = os::MakeMemoryDirectory(request.image_limit_bytes);
+  const DumpWork work{std::move(request), shared_->slot->proc_fd(), shared_->options.log_level,
+                      shared_->options.ghost_limit_bytes};
+  std::optional<Error> failed;
+  if (directory) {
+    job.directory = std::move(*directory);
+  } else {
+    failed = directory.error();
+  }
+  job.work = [work, failed, done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
+    if (failed) swrk = std::unexpected(*failed);
+    auto result = std::make_shared<DumpDone>(work(std::move(swrk)));
+    return [done, result] { done(std::move(*result)); };
+  };
+  shared_->Enqueue(std::move(job));
+}
+
+void CriuCheckpointer::Restore(RestoreRequest request, std::function<void(RestoreDone)> done) {
+  Shared::Job job;
+  Result<Inherited> inherited = PairTies(request, &job.inherited);
+  Result<Fd> directory = Duplicate(request.image.directory);
+  std::optional<Error> failed;
+  if (!inherited) failed = inherited.error();
+  if (!directory) failed = directory.error();
+  if (!failed) job.directory = std::move(*directory);
+  std::vector<pid_t> used = request.reserved_pids;
+  const std::vector<pid_t>& own = request.image.manifest.used_pids;
+  used.insert(used.end(), own.begin(), own.end());
+  job.after_pid = os::PidsFreeAfter(used, kPidsForCriu, PidMax());
+
+  const int log_level = shared_->options.log_level;
+  const auto timeout = request.timeout;
+  auto result = std::make_shared<RestoreDone>(RestoreDone{
+      .rank = request.image.manifest.rank, .pid = 0, .image = std::move(request.image), .log = {}});
+  job.work = [=, inherited = inherited.value_or(Inherited{}),
+              done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
+    const auto begin = Clock::now();
+    if (failed) swrk = std::unexpected(*failed);
+    result->pid = swrk ? RunRestore(*swrk, inherited, log_level, timeout, &result->log)
+                       : Result<pid_t>(std::unexpected(swrk.error()));
+    result->took = duration_cast<microseconds>(Clock::now() - begin);
+    if (!result->pid) {
+      result->pid.error().message =
+          std::format("cannot restore rank {} (PID {} in its slot): {}", result->rank,
+                      result->image.manifest.pid, result->pid.error().message);
+    }
+    return [done, result] { done(std::move(*result)); };
+  };
+  shared_->Enqueue(std::move(job));
+}
+
+ProcessState CriuCheckpointer::State(pid_t pid) {
+  return StateOf(shared_->slot->proc_fd(), pid);
+}
+
+Result<> CriuCheckpointer::Continue(pid_t pid) {
+  return SignalTree(shared_->slot->proc_fd(), pid, SIGCONT, true);
+}
+
+Result<> CriuCheckpointer::Kill(pid_t pid) {
+  return SignalTree(shared_->slot->proc_fd(), pid, SIGKILL, false);
+}
+
+}  // namespace xmpi::criu

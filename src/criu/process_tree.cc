@@ -1,0 +1,125 @@
+#include "criu/process_tree.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <format>
+#include <optional>
+#include <sstream>
+
+#include "base/fd.h"
+#include "os/pidfd.h"
+
+namespace xmpi::criu {
+namespace {
+
+// The numeric names in a directory of /proc.
+std::vector<int> Numbers(int proc_fd, const std::string& path) {
+  std::vector<int> numbers;
+  Fd directory(openat(proc_fd, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* stream = directory ? fdopendir(directory.get()) : nullptr;
+  if (stream == nullptr) return numbers;
+  directory.Release();
+  while (const dirent* entry = readdir(stream)) {
+    char* end = nullptr;
+    const long number = std::strtol(entry->d_name, &end, 10);
+    if (end != entry->d_name && *end == '\0') numbers.push_back(static_cast<int>(number));
+  }
+  closedir(stream);
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+std::optional<Process> ReadProcess(int proc_fd, pid_t pid) {
+  const Fd file(openat(proc_fd, std::format("{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> buffer;
+  const ssize_t size = file ? read(file.get(), buffer.data(), buffer.size()) : -1;
+  if (size <= 0) return std::nullopt;
+  const std::string text(buffer.data(), static_cast<std::size_t>(size));
+  // The name is in parentheses and may hold any character, so the last one counts.
+  const std::size_t open = text.find('('), close = text.rfind(')');
+  if (open == std::string::npos || close == std::string::npos) return std::nullopt;
+  Process process{.pid = pid, .name = text.substr(open + 1, close - open - 1)};
+  std::istringstream rest(text.substr(close + 1));
+  rest >> process.state >> process.parent >> process.group >> process.session;
+  return process;
+}
+
+}  // namespace
+
+std::vector<Process> ReadTree(int proc_fd, pid_t root) {
+  std::vector<Process> all;
+  for (pid_t pid : Numbers(proc_fd, ".")) {
+    if (std::optional<Process> process = ReadProcess(proc_fd, pid)) all.push_back(*process);
+  }
+  std::vector<Process> tree;
+  for (const Process& process : all) {
+    if (process.pid == root) tree.push_back(process);
+  }
+  for (std::size_t i = 0; i < tree.size(); ++i) {
+    for (const Process& process : all) {
+      if (process.parent == tree[i].pid) tree.push_back(process);
+    }
+  }
+  for (Process& process : tree) {
+    process.threads = Numbers(proc_fd, std::format("{}/task", process.pid));
+  }
+  return tree;
+}
+
+ProcessState StateOf(int proc_fd, pid_t root) {
+  const std::optional<Process> process = ReadProcess(proc_fd, root);
+  if (!process || process->state == 'Z' || process->state == 'X') return ProcessState::kGone;
+  // 't' is a tracer's business that is about to end; what counts is whether SIGCONT is needed.
+  return process->state == 'T' ? ProcessState::kStopped : ProcessState::kRunning;
+}
+
+Result<> SignalTree(int proc_fd, pid_t root, int signal, bool only_stopped) {
+  std::vector<Process> tree = ReadTree(proc_fd, root);
+  if (tree.empty()) return Fail(std::format("process {} of the slot is gone", root));
+  std::reverse(tree.begin(), tree.end());
+  for (const Process& process : tree) {
+    if (only_stopped && process.state != 'T') continue;
+    // The descriptor pins the process that was looked at: its PID cannot be reused meanwhile.
+    const std::string path = std::to_string(process.pid);
+    const Fd handle(openat(proc_fd, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!handle) continue;
+    if (os::PidfdSendSignal(handle.get(), signal) != 0 && errno != ESRCH) {
+      return std::unexpected(ErrnoError(std::format("signal process {}", process.pid)));
+    }
+  }
+  return {};
+}
+
+std::vector<pid_t> UsedPids(const std::vector<Process>& tree) {
+  std::vector<pid_t> used;
+  for (const Process& process : tree) {
+    used.insert(used.end(), {process.pid, process.group, process.session});
+    used.insert(used.end(), process.threads.begin(), process.threads.end());
+  }
+  std::erase_if(used, [](pid_t pid) { return pid <= 0; });  // a session from outside shows as 0
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  return used;
+}
+
+std::vector<OpenFd> ReadFds(int proc_fd, const std::vector<Process>& tree) {
+  std::vector<OpenFd> fds;
+  for (const Process& process : tree) {
+    const std::string directory = std::format("{}/fd", process.pid);
+    for (int fd : Numbers(proc_fd, directory)) {
+      std::array<char, 4096> target;
+      const std::string path = std::format("{}/{}", directory, fd);
+      const ssize_t size = readlinkat(proc_fd, path.c_str(), target.data(), target.size());
+      if (size > 0) fds.push_back({process.pid, fd, {target.data(), static_cast<size_t>(size)}});
+    }
+  }
+  return fds;
+}
+
+}  // namespace xmpi::criu

@@ -1,0 +1,45 @@
+// A rank's processes as its slot's /proc shows them: the root, its children and theirs. Reads and
+// signals; keeps nothing. PIDs are those of the /proc given.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "criu/checkpointer.h"
+
+namespace xmpi::criu {
+
+struct Process {
+  pid_t pid = 0;
+  pid_t parent = 0;
+  pid_t group = 0;
+  pid_t session = 0;
+  char state = '?';  // as in /proc/PID/stat: R, S, D, T (stopped), t (traced), Z, X
+  std::string name = {};
+  std::vector<pid_t> threads = {};
+};
+
+// Every process below and including `root`, parents first; empty when the root is gone.
+std::vector<Process> ReadTree(int proc_fd, pid_t root);
+
+ProcessState StateOf(int proc_fd, pid_t root);
+
+// To every process of the tree, children first; with `only_stopped` to no running one.
+Result<> SignalTree(int proc_fd, pid_t root, int signal, bool only_stopped);
+
+// PIDs, TIDs, process groups and sessions of the tree, sorted, each once.
+std::vector<pid_t> UsedPids(const std::vector<Process>& tree);
+
+// A descriptor of a process: what it is, from the link in /proc/PID/fd.
+struct OpenFd {
+  pid_t pid = 0;
+  int fd = -1;
+  std::string target = {};  // "pipe:[123]", "socket:[456]", "/a/path"
+};
+std::vector<OpenFd> ReadFds(int proc_fd, const std::vector<Process>& tree);
+
+}  // namespace xmpi::criu

@@ -1,0 +1,217 @@
+#include "image/source.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <format>
+#include <utility>
+
+#include "base/bytes.h"
+#include "image/hash.h"
+
+namespace xmpi::image {
+namespace {
+
+// What CRIU leaves beside the image: it describes the dump, not the rank.
+bool IsByproduct(std::string_view name) {
+  return name.ends_with(".log") || name.starts_with("stats-");
+}
+
+Result<> ReadAt(int fd, std::uint64_t offset, std::span<std::byte> out) {
+  while (!out.empty()) {
+    const ssize_t size = pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return std::unexpected(ErrnoError("read an image"));
+    if (size == 0) return Fail("an image became shorter while it was read");
+    out = out.subspan(static_cast<std::size_t>(size));
+    offset += static_cast<std::uint64_t>(size);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<ManifestFile>> ListImageFiles(const Fd& directory) {
+  Fd again(openat(directory.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* stream = again ? fdopendir(again.get()) : nullptr;
+  if (stream == nullptr) return std::unexpected(ErrnoError("list an image"));
+  again.Release();
+  std::vector<ManifestFile> files;
+  while (const dirent* entry = readdir(stream)) {
+    struct stat info{};
+    const std::string name = entry->d_name;
+    if (fstatat(directory.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (!S_ISREG(info.st_mode) || IsByproduct(name)) continue;
+    files.push_back({name, static_cast<std::uint64_t>(info.st_size), {}});
+  }
+  closedir(stream);
+  std::ranges::sort(files, {}, &ManifestFile::name);
+  if (files.size() > kMaxFiles) return Fail(std::format("an image of {} files", files.size()));
+  return files;
+}
+
+Source::Source(RankImage* image, RankHoldings held)
+    : image_(image), held_(std::move(held)), buffer_(kMaxPayloadBytes) {}
+
+Result<std::optional<Chunk>> Source::Next() {
+  if (held_.whole) return std::nullopt;
+  while (file_ < image_->manifest.files.size()) {
+    XMPI_ASSIGN_OR_RETURN(std::optional<Chunk> chunk, NextOfFile());
+    if (chunk) return chunk;
+  }
+  return NextOfManifest();
+}
+
+Chunk Source::Make(ChunkKind kind, std::uint64_t offset, std::uint64_t total,
+                   std::span<const std::byte> payload) {
+  const std::uint32_t number =
+      kind == ChunkKind::kManifest || file_ == image_->manifest.files.size()
+          ? 0
+          : static_cast<std::uint32_t>(file_ + 1);
+  bytes_sent_ += payload.size();
+  return Chunk{{.kind = kind,
+                .rank = image_->manifest.rank,
+                .file = number,
+                .offset = offset,
+                .length = static_cast<std::uint32_t>(payload.size()),
+                .total = total},
+               payload};
+}
+
+Result<> Source::OpenFile() {
+  const ManifestFile& file = image_->manifest.files[file_];
+  fd_ = Fd(openat(image_->directory.get(), file.name.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd_) return std::unexpected(ErrnoError(std::format("open {} of an image", file.name)));
+  hash_known_ = file.hash != Hash128{};  // from an earlier sending
+  offset_ = 0;
+  hasher_ = Hasher();
+  return {};
+}
+
+// The declaration, then what the target lacks. Held parts are read for the checksum's sake only,
+// and not even that when it is known. nullopt: this file is done, and file_ points at the next.
+Result<std::optional<Chunk>> Source::NextOfFile() {
+  ManifestFile& file = image_->manifest.files[file_];
+  if (!fd_) {
+    XMPI_RETURN_IF_ERROR(OpenFile());
+    return Make(ChunkKind::kFile, 0, file.length, AsBytes(file.name));
+  }
+  const Ranges& held = held_.files[static_cast<std::uint32_t>(file_ + 1)];
+  while (offset_ < file.length) {
+    const std::uint64_t missing = held.NextMissing(offset_);
+    const bool send = missing == offset_;
+    if (!send && hash_known_) {
+      offset_ = std::min(missing, file.length);
+      continue;
+    }
+    const std::uint64_t end = send ? held.NextHeld(offset_, file.length)
+                                   : std::min(missing, file.length);
+    const std::size_t size = std::min<std::uint64_t>(kMaxPayloadBytes, end - offset_);
+    const std::span<std::byte> part(buffer_.data(), size);
+    XMPI_RETURN_IF_ERROR(ReadAt(fd_.get(), offset_, part));
+    if (!hash_known_) hasher_.Update(part);
+    const std::uint64_t offset = std::exchange(offset_, offset_ + size);
+    if (send) return Make(ChunkKind::kData, offset, 0, part);
+  }
+  if (!hash_known_) file.hash = hasher_.Digest();
+  fd_.Close();
+  ++file_;
+  return std::nullopt;
+}
+
+Result<std::optional<Chunk>> Source::NextOfManifest() {
+  if (!manifest_declared_) {
+    manifest_declared_ = true;
+    manifest_ = Encode(image_->manifest);
+    if (manifest_.size() > kMaxManifestBytes) return Fail("the manifest of an image is too large");
+    const Hash128 hash = HashOf(AsBytes(manifest_));
+    ByteWriter payload;
+    payload.Put<std::uint64_t>(hash.low);
+    payload.Put<std::uint64_t>(hash.high);
+    payload_ = payload.Take();
+    return Make(ChunkKind::kManifest, 0, manifest_.size(), AsBytes(payload_));
+  }
+  const Ranges& held = held_.files[0];
+  manifest_offset_ = held.NextMissing(manifest_offset_);
+  if (manifest_offset_ >= manifest_.size()) return std::nullopt;
+  const std::uint64_t end = held.NextHeld(manifest_offset_, manifest_.size());
+  const std::size_t size = std::min<std::uint64_t>(kMaxPayloadBytes, end - manifest_offset_);
+  const std::uint64_t offset = std::exchange(manifest_offset_, manifest_offset_ + size);
+  return Make(ChunkKind::kData, offset, 0, AsBytes(manifest_).subspan(offset, size));
+}
+
+Result<> SendImage(const WriteAll& write, RankImage* image, const RankHoldings& held,
+                   std::uint64_t* bytes_sent) {
+  Source source(image, held);
+  for (;;) {
+    XMPI_ASSIGN_OR_RETURN(const std::optional<Chunk> chunk, source.Next());
+    if (!chunk) break;
+    XMPI_RETURN_IF_ERROR(WriteChunk(write, chunk->header, chunk->payload));
+  }
+  if (bytes_sent != nullptr) *bytes_sent += source.bytes_sent();
+  return {};
+}
+
+Result<> SendBegin(const WriteAll& write, const StreamId& id) {
+  const std::string payload = EncodeBegin(id);
+  const ChunkHeader header{.kind = ChunkKind::kBegin,
+                           .length = static_cast<std::uint32_t>(payload.size())};
+  return WriteChunk(write, header, AsBytes(payload));
+}
+
+Result<> SendEnd(const WriteAll& write) {
+  return WriteChunk(write, ChunkHeader{.kind = ChunkKind::kEnd}, {});
+}
+
+Result<Holdings> ReceiveHoldings(const ReadAll& read) {
+  std::vector<std::byte> buffer(kMaxPayloadBytes);
+  XMPI_ASSIGN_OR_RETURN(const Chunk chunk, ReadChunk(read, buffer));
+  if (chunk.header.kind == ChunkKind::kHolds) return DecodeHoldings(chunk.payload);
+  return Fail(ErrorCode::kProtocol, "the target did not say what it holds");
+}
+
+Result<> ReceiveVerdict(const ReadAll& read) {
+  std::vector<std::byte> buffer(kMaxPayloadBytes);
+  XMPI_ASSIGN_OR_RETURN(const Chunk chunk, ReadChunk(read, buffer));
+  if (chunk.header.kind == ChunkKind::kHeld) return {};
+  if (chunk.header.kind == ChunkKind::kRefused) {
+    return Fail(ErrorCode::kRefused, std::string(AsText(chunk.payload)));
+  }
+  return Fail(ErrorCode::kProtocol, "the target said neither that it holds the images nor why not");
+}
+
+Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler) {
+  const std::string holds = EncodeHoldings(assembler->Holds());
+  if (holds.size() > kMaxPayloadBytes) return Fail("what is held is too much to tell");
+  XMPI_RETURN_IF_ERROR(WriteChunk(write,
+                                  {.kind = ChunkKind::kHolds,
+                                   .length = static_cast<std::uint32_t>(holds.size())},
+                                  AsBytes(holds)));
+  assembler->OnConnected();
+  std::vector<std::byte> buffer(kMaxPayloadBytes);
+  Result<> taken;
+  while (taken && !assembler->ended()) {
+    Result<Chunk> chunk = ReadChunk(read, buffer);
+    if (!chunk && chunk.error().code != ErrorCode::kProtocol) {
+      return std::unexpected(chunk.error());
+    }
+    taken = chunk ? assembler->Accept(*chunk) : std::unexpected(chunk.error());
+  }
+  if (taken && !assembler->complete()) {
+    taken = Fail(ErrorCode::kProtocol, "the stream ended before every image was whole");
+  }
+  if (taken) return WriteChunk(write, ChunkHeader{.kind = ChunkKind::kHeld}, {});
+  const std::string& why = taken.error().message;
+  XMPI_RETURN_IF_ERROR(WriteChunk(write,
+                                  {.kind = ChunkKind::kRefused,
+                                   .length = static_cast<std::uint32_t>(why.size())},
+                                  AsBytes(why)));
+  return taken;
+}
+
+}  // namespace xmpi::image
