@@ -1,0 +1,32 @@
+#!/bin/bash
+# install_test.sh BUILD SOURCE: what is installed is enough to compile a program by pkg-config and
+# by find_package(xmpi), and the program runs.
+set -euo pipefail
+build=$1 source=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+cmake --install "$build" --component libxmpi --prefix "$folder/prefix" >/dev/null
+libdir=$(dirname "$(find "$folder/prefix" -name 'libxmpi.so')")
+export PKG_CONFIG_PATH=$libdir/pkgconfig
+
+read -ra flags <<<"$(pkg-config --cflags --libs xmpi)"
+mpicc "$source/examples/heat2d.c" -o "$folder/heat" "${flags[@]}" -lm
+LD_LIBRARY_PATH=$libdir "$folder/heat" -size 32 -steps 20 | grep -q '^checksum 0x'
+
+mkdir "$folder/program"
+cat >"$folder/program/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.25)
+project(program C)
+find_package(xmpi 0.1 REQUIRED)
+add_executable(heat "$source/examples/heat2d.c")
+target_link_libraries(heat PRIVATE xmpi::xmpi m)
+END
+cmake -S "$folder/program" -B "$folder/program/build" -DCMAKE_PREFIX_PATH="$folder/prefix" >/dev/null
+cmake --build "$folder/program/build" >/dev/null
+"$folder/program/build/heat" -size 32 -steps 20 | grep -q '^checksum 0x'
+
+for file in include/xmpi.h share/man/man3/XMPI_Quiesce.3; do
+  [ -s "$folder/prefix/$file" ] || { echo "$file is not installed"; exit 1; }
+done
+echo "pkg-config and find_package both work"
