@@ -67,7 +67,8 @@ base_build() {
   base_install_tools
   mirror=$(base_mirror)
   mapfile -t packages < <(base_packages)
-  rm -rf --one-file-system "$base" "$base.stamp" "$partial"
+  rm -f "$base.stamp" # first: a removal cut short must not look whole
+  rm -rf --one-file-system "$base" "$partial"
   say "Building the Debian 13 base (once; some minutes) in $base"
   run_logged "base 1/2: debootstrap" "$log" \
     unshare --mount --propagation private bash -c "$(declare -f base_bootstrap); base_bootstrap \"\$@\"" _ \
@@ -198,5 +199,6 @@ base_remove() {
   if grep -qxF "$1" /run/xmpi-lab/*/base 2>/dev/null; then return; fi
   flock -n -x "$1" true || return 0
   say "Removing the old base $1"
-  rm -rf --one-file-system "$1" "$1.stamp"
+  rm -f "$1.stamp"
+  rm -rf --one-file-system "$1"
 }
