@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <format>
+#include <fstream>
 #include <memory>
+#include <set>
 #include <sstream>
 
 #include "core/transcript.h"
@@ -338,6 +341,33 @@ class CoordinatorTranscript : public testing::TestWithParam<std::string> {};
 TEST_P(CoordinatorTranscript, Agrees) {
   World world;
   RunTranscript(GetParam(), [&](const Command& command) { return world.Run(command); });
+}
+
+// docs/architecture.md shows the transitions to people; it must show these.
+TEST(Transitions, AreThoseOfTheDocument) {
+  std::ifstream document(XMPI_DOCS "/architecture.md");
+  ASSERT_TRUE(document);
+  std::set<std::array<std::string, 3>> shown, real;
+  bool inside = false;
+  for (std::string line; std::getline(document, line);) {
+    if (line.starts_with("<!-- transitions")) inside = true;
+    if (line.starts_with("<!-- end of transitions")) inside = false;
+    if (!inside || !line.starts_with("| ") || line.starts_with("| step")) continue;
+    std::istringstream cells(line.substr(1));
+    std::vector<std::string> row;
+    for (std::string cell; std::getline(cells, cell, '|');) {
+      std::erase(cell, ' ');
+      row.push_back(cell);
+    }
+    constexpr std::string_view kTriggers[] = {"ready", "failed", "deadline", "retry"};
+    for (std::size_t i = 0; i < 4 && i + 1 < row.size(); ++i) {
+      if (!row[i + 1].empty()) shown.insert({row[0], std::string(kTriggers[i]), row[i + 1]});
+    }
+  }
+  for (const Transition& transition : Transitions())
+    real.insert({std::string(Name(transition.step)), std::string(Name(transition.trigger)),
+                 std::string(Name(transition.next))});
+  EXPECT_EQ(shown, real);
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, CoordinatorTranscript,
