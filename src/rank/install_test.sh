@@ -22,7 +22,7 @@ find_package(xmpi 0.1 REQUIRED)
 add_executable(heat "$source/examples/heat2d.c")
 target_link_libraries(heat PRIVATE xmpi::xmpi m)
 END
-cmake -S "$folder/program" -B "$folder/program/build" -DCMAKE_PREFIX_PATH="$folder/prefix" >/dev/null
+cmake -G Ninja -S "$folder/program" -B "$folder/program/build" -DCMAKE_PREFIX_PATH="$folder/prefix" >/dev/null
 cmake --build "$folder/program/build" >/dev/null
 "$folder/program/build/heat" -size 32 -steps 20 | grep -q '^checksum 0x'
 
