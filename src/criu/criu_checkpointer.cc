@@ -33,6 +33,7 @@ constexpr std::size_t kLogTailBytes = 64u << 10;
 constexpr int kMaxParallel = 8;
 constexpr pid_t kPidsForCriu = 2000;  // what criu and its helpers may take, with room to spare
 constexpr std::chrono::seconds kCheckTimeout{30};
+constexpr std::chrono::seconds kSettleTimeout{5};
 
 // The cause as CRIU tells it: the answer's message is its first error line, the log has more.
 std::string Cause(const Result<rpc::criu_resp>& answer, const std::string& log) {
@@ -192,7 +193,14 @@ struct DumpWork {
         Exchange(swrk, message, Clock::now() + request.timeout);
     const std::string log = ReadFileAt(swrk.directory.get(), kDumpLog);
     done->log = LogTail(log, kLogTailBytes);
-    if (!answer || !answer->success()) return Fail(Cause(answer, log));
+    if (!answer || !answer->success()) {
+      AwaitEnd(swrk);  // only with criu's end is nobody traced any more
+      WaitSettled(proc_fd, request.pid, false, kSettleTimeout);
+      return Fail(Cause(answer, log));
+    }
+    if (!WaitSettled(proc_fd, request.pid, true, kSettleTimeout)) {
+      return Fail("CRIU dumped it, but it did not stay stopped");
+    }
     // Only now is every reader of the pipes stopped.
     XMPI_RETURN_IF_ERROR(CaptureUnread(proc_fd, fds, &ties));
     image::RankImage image;

@@ -159,15 +159,36 @@ void MoveTest::SetUp() {
   if (geteuid() != 0) GTEST_SKIP() << "CRIU needs privilege here";
 }
 
-std::unique_ptr<MoveTest::Place> MoveTest::MakePlace() {
+std::unique_ptr<MoveTest::Place> MoveTest::MakePlace(CriuCheckpointer::Options options) {
   auto place = std::make_unique<Place>();
   place->slot = std::move(os::Slot::Start().value());
   EXPECT_TRUE(place->slot->has_namespaces());
   Place* raw = place.get();
   place->slot->set_on_exit([raw](os::SlotExit exit) { raw->exits[exit.pid] = exit.status; });
-  place->checkpointer = std::make_unique<CriuCheckpointer>(place->slot.get(), mailbox_.post());
-  places_.push_back(raw);
+  place->checkpointer =
+      std::make_unique<CriuCheckpointer>(place->slot.get(), mailbox_.post(), std::move(options));
+  places_.emplace_back(raw, place->alive);
   return place;
+}
+
+std::unique_ptr<MoveTest::Place> MoveTest::MakePlaceWithClock(const char* offsets) {
+  const Fd own = std::move(os::EnterChildTimeNamespace().value());
+  const Fd file(open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC));
+  EXPECT_GT(write(file.get(), offsets, std::strlen(offsets)), 0) << std::strerror(errno);
+  auto place = MakePlace();  // its processes are forked into the new namespace
+  EXPECT_TRUE(os::LeaveChildTimeNamespace(own));
+  return place;
+}
+
+Result<Preflight> MoveTest::Check(Place& place) {
+  Result<Preflight> result = Fail("no answer");
+  bool done = false;
+  place.checkpointer->Check([&](Result<Preflight> preflight) {
+    result = std::move(preflight);
+    done = true;
+  });
+  Until([&] { return done; });
+  return result;
 }
 
 MoveTest::Rank MoveTest::Start(Place& place, int mebibytes) {
@@ -198,6 +219,44 @@ DumpDone MoveTest::Dump(Place& place, const Rank& rank) {
   });
   Until([&] { return done; });
   return result;
+}
+
+std::vector<DumpDone> MoveTest::DumpAll(const std::vector<Place*>& places,
+                                        const std::vector<Rank>& ranks) {
+  std::vector<DumpDone> results(ranks.size());
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    DumpRequest request{.rank = static_cast<RankId>(i),
+                        .pid = ranks[i].pid,
+                        .ties = ranks[i].wires.Ties()};
+    places[i]->checkpointer->Dump(std::move(request), [&, i](DumpDone dump) {
+      results[i] = std::move(dump);
+      ++done;
+    });
+  }
+  Until([&] { return done == ranks.size(); });
+  return results;
+}
+
+MoveTest::Rank MoveTest::Move(Place& source, Rank rank, Place& target) {
+  DumpDone dump = Dump(source, rank);
+  EXPECT_TRUE(dump.image) << dump.image.error().message << "\n" << dump.log;
+  if (!dump.image) return rank;
+  Rank copy{.wires = Wires::Make()};
+  RestoreDone restore = Restore(target, Transfer(std::move(*dump.image)), copy.wires);
+  copy.wires.CloseRankEnds();
+  EXPECT_TRUE(restore.pid) << restore.pid.error().message << "\n" << restore.log;
+  copy.pid = restore.pid.value_or(0);
+  bool adopted = false;
+  target.slot->Adopt(copy.pid, [&](Result<os::Spawned> spawned) {
+    EXPECT_TRUE(spawned) << spawned.error().message;
+    copy.host_pid = spawned ? spawned->host_pid : 0;
+    adopted = true;
+  });
+  Until([&] { return adopted; });
+  EXPECT_TRUE(source.checkpointer->Kill(rank.pid));
+  Until([&] { return source.exits.contains(rank.pid); });
+  return copy;
 }
 
 image::RankImage MoveTest::Transfer(image::RankImage image) {
@@ -235,14 +294,11 @@ void MoveTest::Until(const std::function<bool()>& holds) {
   while (!holds()) {
     ASSERT_LT(std::chrono::steady_clock::now(), end) << "nothing happened in time";
     std::vector<pollfd> waits{{mailbox_.fd(), POLLIN, 0}};
-    for (Place* place : places_) {
-      if (place->slot) waits.push_back({place->slot->fd(), POLLIN, 0});
-    }
+    std::erase_if(places_, [](const auto& entry) { return !*entry.second; });
+    for (const auto& [place, alive] : places_) waits.push_back({place->slot->fd(), POLLIN, 0});
     poll(waits.data(), waits.size(), 1000);
     mailbox_.Run();
-    for (Place* place : places_) {
-      if (place->slot) place->slot->Dispatch();
-    }
+    for (const auto& [place, alive] : places_) place->slot->Dispatch();
   }
 }
 

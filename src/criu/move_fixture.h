@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "criu/criu_checkpointer.h"
@@ -52,6 +53,8 @@ struct Wires {
 class MoveTest : public testing::Test {
  protected:
   struct Place {
+    ~Place() { *alive = false; }
+    std::shared_ptr<bool> alive = std::make_shared<bool>(true);
     std::unique_ptr<os::Slot> slot;
     std::unique_ptr<CriuCheckpointer> checkpointer;
     std::map<pid_t, int> exits;
@@ -63,9 +66,15 @@ class MoveTest : public testing::Test {
   };
 
   void SetUp() override;
-  std::unique_ptr<Place> MakePlace();
+  std::unique_ptr<Place> MakePlace(CriuCheckpointer::Options options = {});
+  // On a node with a time namespace of its own; `offsets` as for /proc/PID/timens_offsets.
+  std::unique_ptr<Place> MakePlaceWithClock(const char* offsets);
+  Result<Preflight> Check(Place& place);
   Rank Start(Place& place, int mebibytes = 8);
   DumpDone Dump(Place& place, const Rank& rank);
+  std::vector<DumpDone> DumpAll(const std::vector<Place*>& places, const std::vector<Rank>& ranks);
+  // Dump, transfer, restore, adoption of the copy, end of the original.
+  Rank Move(Place& source, Rank rank, Place& target);
   // Sends the image through a socketpair into an assembler, as between two proxies.
   image::RankImage Transfer(image::RankImage image);
   RestoreDone Restore(Place& place, image::RankImage image, const Wires& wires);
@@ -73,7 +82,7 @@ class MoveTest : public testing::Test {
   void Until(const std::function<bool()>& holds);
 
   Mailbox mailbox_;
-  std::vector<Place*> places_;
+  std::vector<std::pair<Place*, std::shared_ptr<bool>>> places_;
 };
 
 // The value behind "key=" in a parked rank's answer to "state".

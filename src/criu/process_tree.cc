@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <format>
 #include <optional>
 #include <sstream>
+#include <thread>
 
 #include "base/fd.h"
 #include "os/pidfd.h"
@@ -50,6 +52,29 @@ std::optional<Process> ReadProcess(int proc_fd, pid_t pid) {
   return process;
 }
 
+bool HasStopPending(int proc_fd, pid_t pid) {
+  const std::string path = std::format("{}/status", pid);
+  const Fd file(openat(proc_fd, path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text(4096, '\0');
+  const ssize_t size = file ? read(file.get(), text.data(), text.size()) : 0;
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  for (const char* key : {"SigPnd:", "ShdPnd:"}) {
+    const std::size_t at = text.find(key);
+    if (at == std::string::npos) continue;
+    const std::uint64_t pending = std::strtoull(text.c_str() + at + 7, nullptr, 16);
+    if ((pending >> (SIGSTOP - 1) & 1) != 0) return true;
+  }
+  return false;
+}
+
+bool IsSettled(int proc_fd, pid_t root, bool stopped) {
+  const std::vector<Process> tree = ReadTree(proc_fd, root);
+  return std::all_of(tree.begin(), tree.end(), [&](const Process& process) {
+    if (process.state == 'Z' || process.state == 'T') return true;
+    return !stopped && process.state != 't' && !HasStopPending(proc_fd, process.pid);
+  });
+}
+
 }  // namespace
 
 std::vector<Process> ReadTree(int proc_fd, pid_t root) {
@@ -70,6 +95,15 @@ std::vector<Process> ReadTree(int proc_fd, pid_t root) {
     process.threads = Numbers(proc_fd, std::format("{}/task", process.pid));
   }
   return tree;
+}
+
+bool WaitSettled(int proc_fd, pid_t root, bool stopped, std::chrono::milliseconds deadline) {
+  const auto end = std::chrono::steady_clock::now() + deadline;
+  while (!IsSettled(proc_fd, root, stopped)) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  }
+  return true;
 }
 
 ProcessState StateOf(int proc_fd, pid_t root) {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +26,12 @@ struct Process {
 
 // Every process below and including `root`, parents first; empty when the root is gone.
 std::vector<Process> ReadTree(int proc_fd, pid_t root);
+
+// Waits until whoever stopped or traced the tree is done with it, so that StateOf tells what stays:
+// every process stopped when `stopped` is set, else none traced and no stop signal under way. False
+// when that has not come about by the deadline. There is no event to wait for; it looks every
+// half millisecond, and usually once.
+bool WaitSettled(int proc_fd, pid_t root, bool stopped, std::chrono::milliseconds deadline);
 
 ProcessState StateOf(int proc_fd, pid_t root);
 

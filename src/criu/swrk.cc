@@ -93,6 +93,13 @@ Result<rpc::criu_resp> Exchange(const Swrk& swrk, const rpc::criu_req& request,
   }
 }
 
+void AwaitEnd(const Swrk& swrk) {
+  constexpr int kTimeoutMs = 5000;
+  pollfd wait{swrk.pidfd.get(), POLLIN, 0};
+  while (poll(&wait, 1, kTimeoutMs) < 0 && errno == EINTR) {
+  }
+}
+
 std::string ReadFileAt(int directory_fd, const char* name) {
   const Fd file(openat(directory_fd, name, O_RDONLY | O_CLOEXEC));
   return ReadWhole(file.get());

@@ -33,6 +33,9 @@ Result<os::SpawnRequest> PrepareSwrk(const std::string& criu, Swrk* swrk, Fd* th
 Result<rpc::criu_resp> Exchange(const Swrk& swrk, const rpc::criu_req& request,
                                 std::chrono::steady_clock::time_point deadline);
 
+// Until the process has ended, which a killed one and one that has answered soon will.
+void AwaitEnd(const Swrk& swrk);
+
 // The file in the images directory, as a whole; empty when there is none.
 std::string ReadFileAt(int directory_fd, const char* name);
 
