@@ -5,7 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <set>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ class FakeCheckpointer : public Checkpointer {
   // What the next calls do, by rank; absent: succeed.
   struct Plan {
     bool hold = false;                              // no answer until Release(rank)
-    std::string error;                              // not empty: fail with this text
+    std::string error = {};                        // not empty: fail with this text
     ProcessState original = ProcessState::kStopped;  // what a dump leaves behind
   };
   std::map<RankId, Plan> dumps;

@@ -103,7 +103,7 @@ Result<> FillPipe(int fd, std::string_view bytes) {
   const std::string path = std::format("/proc/self/fd/{}", fd);
   const Fd end(open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   if (!end) return std::unexpected(ErrnoError("open a pipe to fill it"));
-  const int needed = static_cast<int>(bytes.size()) + 4096;
+  const int needed = static_cast<int>(bytes.size());
   if (fcntl(end.get(), F_GETPIPE_SZ) < needed && fcntl(end.get(), F_SETPIPE_SZ, needed) < 0) {
     return std::unexpected(ErrnoError("make a pipe larger"));
   }
