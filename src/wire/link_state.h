@@ -47,6 +47,9 @@ class LinkState {
   // Ends the link in order: everything queued is sent first, then `reason`.
   void Close(std::string_view reason);
 
+  // 0 until the dialled end has had its first hello.
+  std::uint64_t session() const { return session_; }
+
   // A new connection stands; the next bytes taken begin with our hello.
   void OnConnect();
   void OnDisconnect();
