@@ -148,6 +148,16 @@ check_kill_and_start() {
   expect_eq "$(node node1 ssh -o BatchMode=yes node3 hostname)" node3 "ssh after start"
 }
 
+# For the tests that promise to leave a node clean.
+check_leftovers_are_seen() {
+  step "leftovers on a node are seen"
+  lab reset
+  expect_clean node1 node2 node3
+  node node2 bash -c 'setsid sleep 777777 </dev/null >/dev/null 2>&1 & touch /dev/shm/left'
+  expect_eq "$(node_leftovers node2 | grep -c 'sleep 777777\|/dev/shm/left')" 2 "leftovers seen"
+  expect_clean node1
+}
+
 check_rate() {
   step "rate limits both directions"
   local direction started
@@ -218,6 +228,7 @@ check_orphans_are_reaped
 check_network_faults
 check_freeze
 check_kill_and_start
+check_leftovers_are_seen
 check_rate
 snapshot before_second
 check_two_labs_and_down
