@@ -6,6 +6,7 @@
 
 #include "rank/books.h"
 #include "rank/keeping.h"
+#include "rank/mpich_faults.h"
 #include "rank/session.h"
 
 namespace xmpi::rank {
@@ -40,6 +41,7 @@ std::string Obstacle() {
   if (initialized && !finalized)
     return "MPI_Init was called beside XMPI_Init, and keeps its connections open";
   if (std::string text = keeping.Obstacle(); !text.empty()) return text;
+  if (std::string text = mpich_faults.Obstacle(); !text.empty()) return text;
   return books.Obstacle([](MPI_Comm comm) { return keeping.Holds(comm); });
 }
 

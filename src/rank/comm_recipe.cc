@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "rank/mpich_faults.h"
 #include "rank/session.h"
 
 namespace xmpi::rank {
@@ -125,6 +126,7 @@ Result<> CommRecipe::AddTopology(MPI_Comm plain, MPI_Comm* made) const {
 Result<MPI_Comm> CommRecipe::Make(MPI_Comm world) const {
   XMPI_ASSIGN_OR_RETURN(MPI_Comm comm, MakePlain(world));
   if (topology_ != MPI_UNDEFINED) {
+    mpich_faults.Use(Pool::kTopology);
     MPI_Comm plain = comm;
     const auto made = AddTopology(plain, &comm);
     PMPI_Comm_free(&plain);

@@ -263,6 +263,20 @@ void FakeLauncher::WaitForFiles(const std::string& place) const {
 
 void FakeLauncher::MakeFile(const std::string& name) const { std::ofstream(Path(name)) << name; }
 
+std::string FakeLauncher::Proc(int rank, const std::string& file) const {
+  return ReadFile("/proc/" + std::to_string(pid(rank)) + "/" + file);
+}
+
+long FakeLauncher::ResidentKb(int rank) const {
+  const std::string status = Proc(rank, "status");
+  return std::atol(status.substr(status.find("VmRSS:") + 6).c_str());
+}
+
+int FakeLauncher::OpenFiles(int rank) const {
+  const std::filesystem::path folder = "/proc/" + std::to_string(pid(rank)) + "/fd";
+  return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder), {}));
+}
+
 int FakeLauncher::Wait() {
   int status = 0;
   for (int waited_ms = 0; ::waitpid(job_, &status, WNOHANG) == 0; ++waited_ms) {

@@ -59,6 +59,10 @@ class FakeLauncher {
   void MakeFile(const std::string& name) const;  // "open", "stop"
   void CloseControl(int rank) { ranks_[rank].control.Close(); }
 
+  std::string Proc(int rank, const std::string& file) const;  // the text of /proc/PID/`file`
+  long ResidentKb(int rank) const;
+  int OpenFiles(int rank) const;
+
   // Waits for the job's end; its exit code, or 128 + signal.
   int Wait();
   std::string Output() const;

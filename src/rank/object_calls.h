@@ -18,7 +18,10 @@
   X(Comm_create_from_group, MPI_Group, const char*, MPI_Info, MPI_Errhandler, MPI_Comm*)          \
   X(Comm_accept, const char*, MPI_Info, int, MPI_Comm, MPI_Comm*)                                 \
   X(Comm_connect, const char*, MPI_Info, int, MPI_Comm, MPI_Comm*)                                \
-  X(Comm_join, int, MPI_Comm*)                                                                    \
+  X(Comm_join, int, MPI_Comm*)
+
+// The same, with a topology.
+#define XMPI_TOPOLOGY_CALLS(X)                                                                    \
   X(Cart_create, MPI_Comm, int, const int*, const int*, int, MPI_Comm*)                           \
   X(Cart_sub, MPI_Comm, const int*, MPI_Comm*)                                                    \
   X(Dist_graph_create, MPI_Comm, int, const int*, const int*, const int*, const int*, MPI_Info,   \
@@ -70,3 +73,22 @@
     MPI_Datatype, MPI_Datatype*)                                                                  \
   X(Type_indexed_c, MPI_Count, const MPI_Count*, const MPI_Count*, MPI_Datatype, MPI_Datatype*)   \
   X(Type_vector_c, MPI_Count, MPI_Count, MPI_Count, MPI_Datatype, MPI_Datatype*)
+
+// Objects that outlive a session, so that nothing is noted but the kind (see mpich_faults.h): the
+// last parameter is nothing special.
+#define XMPI_OP_CALLS(X)                                                                          \
+  X(Op_create, MPI_User_function*, int, MPI_Op*)                                                  \
+  X(Op_create_c, MPI_User_function_c*, int, MPI_Op*)
+
+#define XMPI_KEYVAL_CALLS(X)                                                                      \
+  X(Comm_create_keyval, MPI_Comm_copy_attr_function*, MPI_Comm_delete_attr_function*, int*,       \
+    void*)                                                                                        \
+  X(Type_create_keyval, MPI_Type_copy_attr_function*, MPI_Type_delete_attr_function*, int*,       \
+    void*)                                                                                        \
+  X(Win_create_keyval, MPI_Win_copy_attr_function*, MPI_Win_delete_attr_function*, int*, void*)
+
+#define XMPI_ERRHANDLER_CALLS(X)                                                                  \
+  X(Comm_create_errhandler, MPI_Comm_errhandler_function*, MPI_Errhandler*)                       \
+  X(Win_create_errhandler, MPI_Win_errhandler_function*, MPI_Errhandler*)                         \
+  X(File_create_errhandler, MPI_File_errhandler_function*, MPI_Errhandler*)                       \
+  X(Session_create_errhandler, MPI_Session_errhandler_function*, MPI_Errhandler*)

@@ -44,12 +44,17 @@ void MaskSignal(int how, int signal) {
 
 class SignalBlocked {
  public:
-  explicit SignalBlocked(int signal) : signal_(signal) { MaskSignal(SIG_BLOCK, signal_); }
-  ~SignalBlocked() { MaskSignal(SIG_UNBLOCK, signal_); }
+  explicit SignalBlocked(int signal) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, signal);
+    pthread_sigmask(SIG_BLOCK, &set, &before_);
+  }
+  ~SignalBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   SignalBlocked(const SignalBlocked&) = delete;
 
  private:
-  const int signal_;
+  sigset_t before_;
 };
 
 int NoticeSignal() {
@@ -196,11 +201,12 @@ void SafePoint::UpdateRequested() {
 
 bool SafePoint::OnOwnThread() {
   if (pthread_equal(pthread_self(), thread_)) return true;
-  strayed_thread_ = gettid();
+  const pid_t strayed = gettid();
+  strayed_thread_ = strayed;
   __atomic_fetch_sub(&xmpi_safe_point.passed, 1ull, __ATOMIC_RELAXED);
   Say("XMPI_Quiesce was called by thread %d, but XMPI_Init by thread %d: all calls must come from "
       "that one",
-      strayed_thread_, thread_id_);
+      strayed, thread_id_);
   return false;
 }
 
@@ -211,6 +217,10 @@ bool SafePoint::Pass(bool* rebuilt) {
   }
   if (!OnOwnThread()) return false;
   if (!attached()) return true;
+  if (state_.state() > State::kAgreed) {
+    Say("XMPI_Quiesce was called inside a callback of XMPI_Register");
+    return false;
+  }
   const SignalBlocked blocked(signal_);
   Drain();
   SendDue();
@@ -294,15 +304,16 @@ void SafePoint::Arrive() {
 // rank that left it would leave the others in it. Nothing behind that cancel is read before.
 void SafePoint::Check() {
   MPI_Request barrier = MPI_REQUEST_NULL;
-  PMPI_Ibarrier(session.world(), &barrier);
+  int code = PMPI_Ibarrier(session.world(), &barrier);
   int done = 0;
   for (int round = 0; !done; ++round) {
-    PMPI_Test(&barrier, &done, MPI_STATUS_IGNORE);
-    if (done) break;
+    if (code == MPI_SUCCESS) code = PMPI_Test(&barrier, &done, MPI_STATUS_IGNORE);
+    if (done || code != MPI_SUCCESS) break;
     link_.Poll(round < kSpinRounds ? 0 : 1);
     if (state_.state() == State::kChecking) ReadOne();
   }
-  const std::string unmatched = UnmatchedMessage();
+  const auto ended = FromMpi(code, "the barrier before teardown");
+  const std::string unmatched = ended ? UnmatchedMessage() : ended.error().message;
   const Reaction reaction = state_.EndCheck(!unmatched.empty());
   Trace("barrier ended migration=%u -> %s %s", state_.migration(), Name(state_.state()),
         unmatched.c_str());

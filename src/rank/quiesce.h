@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <string>
 
 #include "rank/link.h"
@@ -65,7 +66,7 @@ class SafePoint {
   int quiet_rounds_ = 0;  // rounds of WaitForWord since the last packet
   pthread_t thread_{};
   pid_t thread_id_ = 0;
-  volatile pid_t strayed_thread_ = 0;  // another thread that passed a safe point
+  std::atomic<pid_t> strayed_thread_ = 0;  // another thread that passed a safe point
 };
 
 extern SafePoint safe_point;

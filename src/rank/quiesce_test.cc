@@ -52,6 +52,42 @@ TEST(Cycle, TenTimesWithBoundAndRegisteredObjects) {
   job.FinishWell(10);
 }
 
+TEST(Cycle, WithSeveralThreads) {
+  FakeLauncher job(kRanks, {"bind", "multiple"});
+  job.WholeCycle(1);
+  job.WholeCycle(2);
+  job.FinishWell(2);
+}
+
+TEST(Cycle, AParkedRankHasOneThreadAndNoSharedMemory) {
+  FakeLauncher job(kRanks, {"bind", "register"});
+  job.AgreeAll(1);
+  job.ParkAll(1);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_THAT(job.Proc(rank, "status"), HasSubstr("\nThreads:\t1\n"));
+    EXPECT_THAT(job.Proc(rank, "maps"), testing::Not(HasSubstr("/dev/shm/")));
+  }
+  job.ContinueAll(1);
+  job.FinishWell(1);
+}
+
+// The first cycles fill caches of MPI's; after that a cycle leaves nothing behind.
+TEST(Cycle, ManyTimesWithoutGrowing) {
+  constexpr MigrationId kWarm = 6;
+  constexpr MigrationId kCycles = 24;
+  FakeLauncher job(kRanks, {"bind", "register"});
+  for (MigrationId migration = 1; migration <= kWarm; ++migration) job.WholeCycle(migration);
+  const long warm_kb = job.ResidentKb(1);
+  const int warm_files = job.OpenFiles(1);
+  for (MigrationId migration = kWarm + 1; migration <= kCycles; ++migration)
+    job.WholeCycle(migration);
+  const long per_cycle_kb = (job.ResidentKb(1) - warm_kb) / static_cast<long>(kCycles - kWarm);
+  RecordProperty("kb_per_cycle", std::to_string(per_cycle_kb));
+  EXPECT_LE(per_cycle_kb, 16);
+  EXPECT_EQ(job.OpenFiles(1), warm_files);
+  job.FinishWell(kCycles);
+}
+
 TEST(Cycle, OneRankIsMuchSlower) {
   FakeLauncher job(kRanks, {"bind", "slow=2,80"});
   job.WholeCycle(1);
@@ -372,6 +408,11 @@ TEST(Link, WhenTheProxyIsGoneARankThatComputesGoesOn) {
   FakeLauncher job(kRanks, {"bind"});
   for (int rank = 0; rank < kRanks; ++rank) job.CloseControl(rank);
   job.FinishWell(0);
+}
+
+TEST(Abort, HasMpiAbortsExitCode) {
+  FakeLauncher job(kRanks, {"abort=37"});
+  EXPECT_EQ(job.Wait(), 37);
 }
 
 TEST(Link, WithoutALauncherTheSafePointDoesNothing) {

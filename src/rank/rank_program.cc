@@ -9,6 +9,10 @@
 //   loose       ranks meet their neighbours only, so that they may be steps apart
 //   gate=STEP   before the safe point of that step make the file gate.RANK and wait for `open`
 //   gate_rank=R only rank R does
+//   multiple    asks for MPI_THREAD_MULTIPLE, and a second thread exchanges in every step (with bind)
+//   all_pools   makes an object of every kind that costs MPICH a cleanup entry, in each session
+//   inside      calls XMPI_Quiesce inside make, which must be refused
+//   abort=CODE  rank 1 calls XMPI_Abort at step 3
 //   mark=STEP   makes the file mark.RANK at the start of that step
 //   breach=WHAT breaks the contract at the step of the gate, and puts it right after that call:
 //               pending | persistent | idup | window | message | forgotten | type | session | changed |
@@ -155,6 +159,7 @@ struct Ring {
 int MakeRing(MPI_Comm world, void* state) {
   Ring* it = static_cast<Ring*>(state);
   if (Has("pool")) ShiftPools(it->made);
+  if (Has("inside") && it->made > 0) REQUIRE(XMPI_Quiesce(nullptr) != MPI_SUCCESS);
   ++it->made;
   MPI_Type_vector(2, 1, 2, MPI_INT, &it->pair);  // elements 0 and 2
   MPI_Type_commit(&it->pair);
@@ -193,6 +198,24 @@ void Exchange(int step) {
   int done = 0;
   while (!done) MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE);
   REQUIRE(in.front() == left && in.back() == step);
+}
+
+void UseAllPools() {
+  MPI_Op op;
+  MPI_Op_create([](void*, void*, int*, MPI_Datatype*) {}, 1, &op);
+  MPI_Op_free(&op);
+  int keyval;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, nullptr);
+  MPI_Comm_set_attr(XMPI_COMM_WORLD, keyval, nullptr);
+  MPI_Comm_delete_attr(XMPI_COMM_WORLD, keyval);
+  MPI_Comm_free_keyval(&keyval);
+  MPI_Errhandler errhandler;
+  MPI_Comm_create_errhandler(OnCommError, &errhandler);
+  MPI_Errhandler_free(&errhandler);
+  MPI_Win window;
+  int value = 0;
+  MPI_Win_create(&value, sizeof value, 1, MPI_INFO_NULL, XMPI_COMM_WORLD, &window);
+  MPI_Win_free(&window);
 }
 
 // What breaks the contract at one call and is put right after it.
@@ -326,8 +349,12 @@ void Compute(int step) {
   }
   Exchange(step);
   if (!Has("loose")) REQUIRE(Sum(XMPI_COMM_WORLD, rank * step) == step * size * (size - 1) / 2);
+  std::thread other;
+  if (Has("multiple"))
+    other = std::thread([] { REQUIRE(Sum(bound.cart, rank) == size * (size - 1) / 2); });
   if (Has("bind")) CheckBound();
   if (Has("register")) UseRing(step);
+  if (other.joinable()) other.join();
 }
 
 void Pass(bool at, Breach* breach, int* rebuilds) {
@@ -343,6 +370,7 @@ void Pass(bool at, Breach* breach, int* rebuilds) {
   REQUIRE(rebuilt == 0 || rebuilt == 1);
   *rebuilds += rebuilt;
   if (rebuilt && Has("pool")) ShiftPools(*rebuilds);
+  if (rebuilt && Has("all_pools")) UseAllPools();
   if (at && culprit) breach->End();
   if (at) breach->EndAll(Number("rank", 1));
 }
@@ -357,14 +385,18 @@ int main(int argc, char** argv) {
   }
   if (Has("misuse")) REQUIRE(XMPI_Quiesce(nullptr) != MPI_SUCCESS);
   int provided = -1;
-  if (XMPI_Init_thread(&argc, &argv, Has("thread") ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
+  const bool threads = Has("thread") || Has("multiple");
+  if (XMPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE,
                        &provided) != MPI_SUCCESS)
     return 4;
   MPI_Comm_rank(XMPI_COMM_WORLD, &rank);
   MPI_Comm_size(XMPI_COMM_WORLD, &size);
+  if (threads) REQUIRE(provided == MPI_THREAD_MULTIPLE);
   if (Has("misuse")) Misuse();
   if (Has("bind")) MakeBound();
   if (Has("register")) REQUIRE(XMPI_Register(MakeRing, ReleaseRing, &ring) == MPI_SUCCESS);
+
+  if (Has("all_pools")) UseAllPools();
 
   Breach breach(words["breach"]);
   const int gate = Number("gate", 0);
@@ -372,6 +404,7 @@ int main(int argc, char** argv) {
   int step = 1;
   for (; !TimeToStop(step); ++step) {
     if (step == Number("mark", 0)) Mark("mark");
+    if (Has("abort") && step == 3 && rank == 1) XMPI_Abort(MPI_COMM_NULL, Number("abort", 1));
     Compute(step);
     const bool at = step == gate;
     if (at && rank == Number("gate_rank", rank)) WaitAt("gate", "open");

@@ -57,6 +57,35 @@ INSTANTIATE_TEST_SUITE_P(
                     Refusal{"changed", "no longer holds it"}),
     [](const auto& info) { return info.param.breach; });
 
+// MPICH would abort the job in one of the next sessions; how soon depends on what the program uses.
+class Room : public testing::TestWithParam<const char*> {};
+
+TEST_P(Room, WhenMpichHasNoneForAnotherSessionTheJobGoesOnInPlace) {
+  FakeLauncher job(kRanks, {"bind", "register", GetParam()});
+  MigrationId migration = 0;
+  for (bool refused = false; !refused;) {
+    job.AgreeAll(++migration);
+    const auto arrived = job.ExpectAll(Kind::kArrived, migration);
+    refused = arrived[0].refused;
+    if (refused) {
+      EXPECT_THAT(arrived[0].words, HasSubstr("has no room for another session after"));
+      break;
+    }
+    job.SendAll({.kind = Kind::kCheck, .migration = migration});
+    job.ExpectAll(Kind::kChecked, migration);
+    job.SendAll({.kind = Kind::kTeardown, .migration = migration});
+    job.ExpectAll(Kind::kParked, migration);
+    job.ContinueAll(migration);
+    ASSERT_LT(migration, 52u);
+  }
+  EXPECT_GT(migration, 20u) << "twenty moves must be possible";
+  job.CancelAll(migration);
+  job.FinishWell(static_cast<int>(migration) - 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Room, testing::Values("pool", "all_pools"),
+                         [](const auto& info) { return info.param; });
+
 TEST(Arrive, AnotherThreadsCallIsAnErrorNamingBothAndRefused) {
   FakeLauncher job(kRanks, {"thread", "gate=5"});
   EXPECT_EQ(AgreeAtGate(&job, 1), 5u);
@@ -103,6 +132,13 @@ TEST(Check, AnUnmatchedMessageOnABoundCommunicatorIsNamed) {
   job.CancelAll(1);
   job.WholeCycle(2);
   job.FinishWell(1);
+}
+
+TEST(Misuse, ASafePointInsideACallbackIsRefused) {
+  FakeLauncher job(kRanks, {"register", "inside"});
+  job.WholeCycle(1);
+  job.FinishWell(1);
+  EXPECT_THAT(job.Errors(), HasSubstr("called inside a callback of XMPI_Register"));
 }
 
 TEST(Misuse, IsSaidAndReturnsAnError) {

@@ -1,8 +1,9 @@
 #include "rank/session.h"
 
-#include <cstdio>
 #include <cstring>
 #include <string>
+
+#include "rank/mpich_faults.h"
 
 MPI_Comm xmpi_comm_world = MPI_COMM_NULL;
 
@@ -26,24 +27,6 @@ int ThreadLevel(const char* name) {
   return MPI_THREAD_SINGLE;
 }
 
-// MPICH 4.0 to 4.3 loses the five predefined pair types at a re-init and hands their handles to the
-// next five derived types, which MPI_Type_commit then takes for predefined ones and skips. Five
-// types that nobody uses stand in; freeing them would be refused for the same reason.
-void SpendPairTypeHandles() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-  int length = 0;
-  PMPI_Get_library_version(text, &length);
-  int major = 0;
-  int minor = 0;
-  const char* version = std::strstr(text, "MPICH Version:");
-  if (version == nullptr || std::sscanf(version, "MPICH Version: %d.%d", &major, &minor) != 2) return;
-  if (major != 4 || minor > 3) return;
-  for (int i = 0; i < 5; ++i) {
-    MPI_Datatype unused;
-    PMPI_Type_contiguous(i + 1, MPI_BYTE, &unused);
-  }
-}
-
 }  // namespace
 
 Session session;
@@ -61,6 +44,7 @@ Result<> Session::Open(int required) {
   errhandler_ = MPI_ERRORS_ARE_FATAL;
   std::strcpy(name_, kWorldName);
   XMPI_RETURN_IF_ERROR(OpenWorld());
+  mpich_faults.SessionOpened(false);
   PMPI_Comm_rank(xmpi_comm_world, &rank_);
   PMPI_Comm_size(xmpi_comm_world, &size_);
   return {};
@@ -68,7 +52,7 @@ Result<> Session::Open(int required) {
 
 Result<> Session::Reopen() {
   XMPI_RETURN_IF_ERROR(OpenWorld());
-  SpendPairTypeHandles();
+  mpich_faults.SessionOpened(true);
   int rank = -1;
   int size = 0;
   PMPI_Comm_rank(xmpi_comm_world, &rank);

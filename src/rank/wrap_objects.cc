@@ -2,6 +2,7 @@
 // does not go together with XMPI_Init.
 #include "rank/object_calls.h"
 #include "rank/keeping.h"
+#include "rank/mpich_faults.h"
 #include "rank/say.h"
 #include "rank/session.h"
 #include "rank/wrap.h"
@@ -66,13 +67,25 @@ XMPI_NOTED(Thing::kComm)
 XMPI_COMM_CALLS(XMPI_WRAP)
 }  // namespace comms
 
+#define XMPI_NOTED_WITH_POOL(thing, pool)                                                       \
+  template <class... Types>                                                                     \
+  int Noted(const char* name, int (*call)(Types...), std::type_identity_t<Types>... arguments) { \
+    mpich_faults.Use(pool);                                                                     \
+    return NoteCall<thing, Types...>(name, call, arguments...);                                 \
+  }
+
+namespace topologies {
+XMPI_NOTED_WITH_POOL(Thing::kComm, Pool::kTopology)
+XMPI_TOPOLOGY_CALLS(XMPI_WRAP)
+}  // namespace topologies
+
 namespace windows {
-XMPI_NOTED(Thing::kWindow)
+XMPI_NOTED_WITH_POOL(Thing::kWindow, Pool::kWindow)
 XMPI_WINDOW_CALLS(XMPI_WRAP)
 }  // namespace windows
 
 namespace types {
-XMPI_NOTED(Thing::kType)
+XMPI_NOTED_WITH_POOL(Thing::kType, Pool::kType)
 XMPI_TYPE_CALLS(XMPI_WRAP)
 }  // namespace types
 
@@ -85,6 +98,28 @@ namespace sessions {
 XMPI_NOTED(Thing::kSession)
 XMPI_WRAP(Session_init, MPI_Info, MPI_Errhandler, MPI_Session*)
 }  // namespace sessions
+
+#define XMPI_NOTED_POOL(pool)                                                                   \
+  template <class... Types>                                                                     \
+  int Noted(const char*, int (*call)(Types...), std::type_identity_t<Types>... arguments) {     \
+    mpich_faults.Use(pool);                                                                     \
+    return call(arguments...);                                                                  \
+  }
+
+namespace ops {
+XMPI_NOTED_POOL(Pool::kOp)
+XMPI_OP_CALLS(XMPI_WRAP)
+}  // namespace ops
+
+namespace keyvals {
+XMPI_NOTED_POOL(Pool::kKeyval)
+XMPI_KEYVAL_CALLS(XMPI_WRAP)
+}  // namespace keyvals
+
+namespace errhandlers {
+XMPI_NOTED_POOL(Pool::kErrhandler)
+XMPI_ERRHANDLER_CALLS(XMPI_WRAP)
+}  // namespace errhandlers
 
 XMPI_EXPORT int MPI_Comm_idup(MPI_Comm comm, MPI_Comm* copy, MPI_Request* request) {
   const int result = PMPI_Comm_idup(comm, copy, request);
