@@ -3,6 +3,10 @@
 // wrapper. Calls whose object stands elsewhere (idup, spawn) are written out there.
 #pragma once
 
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
 // A communicator, by its last argument.
 #define XMPI_COMM_CALLS(X)                                                                        \
   X(Comm_create, MPI_Comm, MPI_Group, MPI_Comm*)                                                  \
@@ -35,10 +39,7 @@
   X(Win_allocate, MPI_Aint, int, MPI_Info, MPI_Comm, void*, MPI_Win*)                             \
   X(Win_allocate_shared, MPI_Aint, int, MPI_Info, MPI_Comm, void*, MPI_Win*)                      \
   X(Win_create, void*, MPI_Aint, int, MPI_Info, MPI_Comm, MPI_Win*)                               \
-  X(Win_create_dynamic, MPI_Info, MPI_Comm, MPI_Win*)                                             \
-  X(Win_allocate_c, MPI_Aint, MPI_Aint, MPI_Info, MPI_Comm, void*, MPI_Win*)                      \
-  X(Win_allocate_shared_c, MPI_Aint, MPI_Aint, MPI_Info, MPI_Comm, void*, MPI_Win*)               \
-  X(Win_create_c, void*, MPI_Aint, MPI_Aint, MPI_Info, MPI_Comm, MPI_Win*)
+  X(Win_create_dynamic, MPI_Info, MPI_Comm, MPI_Win*)
 
 // A derived type, by its last argument.
 #define XMPI_TYPE_CALLS(X)                                                                        \
@@ -55,7 +56,34 @@
     MPI_Datatype*)                                                                                \
   X(Type_dup, MPI_Datatype, MPI_Datatype*)                                                        \
   X(Type_indexed, int, const int*, const int*, MPI_Datatype, MPI_Datatype*)                       \
-  X(Type_vector, int, int, int, MPI_Datatype, MPI_Datatype*)                                      \
+  X(Type_vector, int, int, int, MPI_Datatype, MPI_Datatype*)
+
+// Objects that outlive a session, so that nothing is noted but the kind (see mpich_faults.h): the
+// last parameter is nothing special.
+#define XMPI_OP_CALLS(X)                                                                          \
+  X(Op_create, MPI_User_function*, int, MPI_Op*)
+
+#define XMPI_KEYVAL_CALLS(X)                                                                      \
+  X(Comm_create_keyval, MPI_Comm_copy_attr_function*, MPI_Comm_delete_attr_function*, int*,       \
+    void*)                                                                                        \
+  X(Type_create_keyval, MPI_Type_copy_attr_function*, MPI_Type_delete_attr_function*, int*,       \
+    void*)                                                                                        \
+  X(Win_create_keyval, MPI_Win_copy_attr_function*, MPI_Win_delete_attr_function*, int*, void*)
+
+#define XMPI_ERRHANDLER_CALLS(X)                                                                  \
+  X(Comm_create_errhandler, MPI_Comm_errhandler_function*, MPI_Errhandler*)                       \
+  X(Win_create_errhandler, MPI_Win_errhandler_function*, MPI_Errhandler*)                         \
+  X(File_create_errhandler, MPI_File_errhandler_function*, MPI_Errhandler*)                       \
+  X(Session_create_errhandler, MPI_Session_errhandler_function*, MPI_Errhandler*)
+
+// The same with large counts, which came with MPI 4.
+#if MPI_VERSION >= 4
+#define XMPI_WINDOW_LARGE_CALLS(X)                                                                \
+  X(Win_allocate_c, MPI_Aint, MPI_Aint, MPI_Info, MPI_Comm, void*, MPI_Win*)                      \
+  X(Win_allocate_shared_c, MPI_Aint, MPI_Aint, MPI_Info, MPI_Comm, void*, MPI_Win*)               \
+  X(Win_create_c, void*, MPI_Aint, MPI_Aint, MPI_Info, MPI_Comm, MPI_Win*)
+
+#define XMPI_TYPE_LARGE_CALLS(X)                                                                  \
   X(Type_contiguous_c, MPI_Count, MPI_Datatype, MPI_Datatype*)                                    \
   X(Type_create_darray_c, int, int, int, const MPI_Count*, const int*, const int*, const int*,    \
     int, MPI_Datatype, MPI_Datatype*)                                                             \
@@ -74,21 +102,10 @@
   X(Type_indexed_c, MPI_Count, const MPI_Count*, const MPI_Count*, MPI_Datatype, MPI_Datatype*)   \
   X(Type_vector_c, MPI_Count, MPI_Count, MPI_Count, MPI_Datatype, MPI_Datatype*)
 
-// Objects that outlive a session, so that nothing is noted but the kind (see mpich_faults.h): the
-// last parameter is nothing special.
-#define XMPI_OP_CALLS(X)                                                                          \
-  X(Op_create, MPI_User_function*, int, MPI_Op*)                                                  \
+#define XMPI_OP_LARGE_CALLS(X)                                                                    \
   X(Op_create_c, MPI_User_function_c*, int, MPI_Op*)
-
-#define XMPI_KEYVAL_CALLS(X)                                                                      \
-  X(Comm_create_keyval, MPI_Comm_copy_attr_function*, MPI_Comm_delete_attr_function*, int*,       \
-    void*)                                                                                        \
-  X(Type_create_keyval, MPI_Type_copy_attr_function*, MPI_Type_delete_attr_function*, int*,       \
-    void*)                                                                                        \
-  X(Win_create_keyval, MPI_Win_copy_attr_function*, MPI_Win_delete_attr_function*, int*, void*)
-
-#define XMPI_ERRHANDLER_CALLS(X)                                                                  \
-  X(Comm_create_errhandler, MPI_Comm_errhandler_function*, MPI_Errhandler*)                       \
-  X(Win_create_errhandler, MPI_Win_errhandler_function*, MPI_Errhandler*)                         \
-  X(File_create_errhandler, MPI_File_errhandler_function*, MPI_Errhandler*)                       \
-  X(Session_create_errhandler, MPI_Session_errhandler_function*, MPI_Errhandler*)
+#else
+#define XMPI_WINDOW_LARGE_CALLS(X)
+#define XMPI_TYPE_LARGE_CALLS(X)
+#define XMPI_OP_LARGE_CALLS(X)
+#endif

@@ -2,6 +2,10 @@
 // the last is the MPI_Request*. Nothing else; wrap_requests.cc gives each line its wrapper.
 #pragma once
 
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
 // One operation, done when its request is completed or freed.
 #define XMPI_IMMEDIATE_CALLS(X)                                                                   \
   X(Iallgather, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm, MPI_Request*) \
@@ -56,7 +60,62 @@
   X(Rget_accumulate, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, int, MPI_Aint,     \
     int, MPI_Datatype, MPI_Op, MPI_Win, MPI_Request*)                                             \
   X(Rput, const void*, int, MPI_Datatype, int, MPI_Aint, int, MPI_Datatype, MPI_Win,              \
+    MPI_Request*)
+
+// A persistent or partitioned request: idle until started, there until freed.
+#define XMPI_PERSISTENT_CALLS(X)                                                                  \
+  X(Allgather_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm, MPI_Info, \
     MPI_Request*)                                                                                 \
+  X(Allgatherv_init, const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, \
+    MPI_Comm, MPI_Info, MPI_Request*)                                                             \
+  X(Allreduce_init, const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info,            \
+    MPI_Request*)                                                                                 \
+  X(Alltoall_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm, MPI_Info,  \
+    MPI_Request*)                                                                                 \
+  X(Alltoallv_init, const void*, const int*, const int*, MPI_Datatype, void*, const int*,         \
+    const int*, MPI_Datatype, MPI_Comm, MPI_Info, MPI_Request*)                                   \
+  X(Alltoallw_init, const void*, const int*, const int*, const MPI_Datatype*, void*, const int*,  \
+    const int*, const MPI_Datatype*, MPI_Comm, MPI_Info, MPI_Request*)                            \
+  X(Barrier_init, MPI_Comm, MPI_Info, MPI_Request*)                                               \
+  X(Bcast_init, void*, int, MPI_Datatype, int, MPI_Comm, MPI_Info, MPI_Request*)                  \
+  X(Exscan_init, const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, MPI_Request*) \
+  X(Gather_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, int, MPI_Comm,         \
+    MPI_Info, MPI_Request*)                                                                       \
+  X(Gatherv_init, const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype,    \
+    int, MPI_Comm, MPI_Info, MPI_Request*)                                                        \
+  X(Neighbor_allgather_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm,  \
+    MPI_Info, MPI_Request*)                                                                       \
+  X(Neighbor_allgatherv_init, const void*, int, MPI_Datatype, void*, const int*, const int*,      \
+    MPI_Datatype, MPI_Comm, MPI_Info, MPI_Request*)                                               \
+  X(Neighbor_alltoall_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm,   \
+    MPI_Info, MPI_Request*)                                                                       \
+  X(Neighbor_alltoallv_init, const void*, const int*, const int*, MPI_Datatype, void*,            \
+    const int*, const int*, MPI_Datatype, MPI_Comm, MPI_Info, MPI_Request*)                       \
+  X(Neighbor_alltoallw_init, const void*, const int*, const MPI_Aint*, const MPI_Datatype*,       \
+    void*, const int*, const MPI_Aint*, const MPI_Datatype*, MPI_Comm, MPI_Info, MPI_Request*)    \
+  X(Reduce_init, const void*, void*, int, MPI_Datatype, MPI_Op, int, MPI_Comm, MPI_Info,          \
+    MPI_Request*)                                                                                 \
+  X(Reduce_scatter_block_init, const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, \
+    MPI_Request*)                                                                                 \
+  X(Reduce_scatter_init, const void*, void*, const int*, MPI_Datatype, MPI_Op, MPI_Comm,          \
+    MPI_Info, MPI_Request*)                                                                       \
+  X(Scan_init, const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, MPI_Request*)   \
+  X(Scatter_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, int, MPI_Comm,        \
+    MPI_Info, MPI_Request*)                                                                       \
+  X(Scatterv_init, const void*, const int*, const int*, MPI_Datatype, void*, int, MPI_Datatype,   \
+    int, MPI_Comm, MPI_Info, MPI_Request*)                                                        \
+  X(Precv_init, void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info, MPI_Request*)  \
+  X(Psend_init, const void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info,          \
+    MPI_Request*)                                                                                 \
+  X(Bsend_init, const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                 \
+  X(Recv_init, void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                        \
+  X(Rsend_init, const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                 \
+  X(Send_init, const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                  \
+  X(Ssend_init, const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)
+
+// The same with large counts, which came with MPI 4.
+#if MPI_VERSION >= 4
+#define XMPI_IMMEDIATE_LARGE_CALLS(X)                                                             \
   X(Iallgather_c, const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Datatype, MPI_Comm, \
     MPI_Request*)                                                                                 \
   X(Iallgatherv_c, const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*,                 \
@@ -113,56 +172,7 @@
   X(Rput_c, const void*, MPI_Count, MPI_Datatype, int, MPI_Aint, MPI_Count, MPI_Datatype,         \
     MPI_Win, MPI_Request*)
 
-// A persistent or partitioned request: idle until started, there until freed.
-#define XMPI_PERSISTENT_CALLS(X)                                                                  \
-  X(Allgather_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm, MPI_Info, \
-    MPI_Request*)                                                                                 \
-  X(Allgatherv_init, const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype, \
-    MPI_Comm, MPI_Info, MPI_Request*)                                                             \
-  X(Allreduce_init, const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info,            \
-    MPI_Request*)                                                                                 \
-  X(Alltoall_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm, MPI_Info,  \
-    MPI_Request*)                                                                                 \
-  X(Alltoallv_init, const void*, const int*, const int*, MPI_Datatype, void*, const int*,         \
-    const int*, MPI_Datatype, MPI_Comm, MPI_Info, MPI_Request*)                                   \
-  X(Alltoallw_init, const void*, const int*, const int*, const MPI_Datatype*, void*, const int*,  \
-    const int*, const MPI_Datatype*, MPI_Comm, MPI_Info, MPI_Request*)                            \
-  X(Barrier_init, MPI_Comm, MPI_Info, MPI_Request*)                                               \
-  X(Bcast_init, void*, int, MPI_Datatype, int, MPI_Comm, MPI_Info, MPI_Request*)                  \
-  X(Exscan_init, const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, MPI_Request*) \
-  X(Gather_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, int, MPI_Comm,         \
-    MPI_Info, MPI_Request*)                                                                       \
-  X(Gatherv_init, const void*, int, MPI_Datatype, void*, const int*, const int*, MPI_Datatype,    \
-    int, MPI_Comm, MPI_Info, MPI_Request*)                                                        \
-  X(Neighbor_allgather_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm,  \
-    MPI_Info, MPI_Request*)                                                                       \
-  X(Neighbor_allgatherv_init, const void*, int, MPI_Datatype, void*, const int*, const int*,      \
-    MPI_Datatype, MPI_Comm, MPI_Info, MPI_Request*)                                               \
-  X(Neighbor_alltoall_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, MPI_Comm,   \
-    MPI_Info, MPI_Request*)                                                                       \
-  X(Neighbor_alltoallv_init, const void*, const int*, const int*, MPI_Datatype, void*,            \
-    const int*, const int*, MPI_Datatype, MPI_Comm, MPI_Info, MPI_Request*)                       \
-  X(Neighbor_alltoallw_init, const void*, const int*, const MPI_Aint*, const MPI_Datatype*,       \
-    void*, const int*, const MPI_Aint*, const MPI_Datatype*, MPI_Comm, MPI_Info, MPI_Request*)    \
-  X(Reduce_init, const void*, void*, int, MPI_Datatype, MPI_Op, int, MPI_Comm, MPI_Info,          \
-    MPI_Request*)                                                                                 \
-  X(Reduce_scatter_block_init, const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, \
-    MPI_Request*)                                                                                 \
-  X(Reduce_scatter_init, const void*, void*, const int*, MPI_Datatype, MPI_Op, MPI_Comm,          \
-    MPI_Info, MPI_Request*)                                                                       \
-  X(Scan_init, const void*, void*, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Info, MPI_Request*)   \
-  X(Scatter_init, const void*, int, MPI_Datatype, void*, int, MPI_Datatype, int, MPI_Comm,        \
-    MPI_Info, MPI_Request*)                                                                       \
-  X(Scatterv_init, const void*, const int*, const int*, MPI_Datatype, void*, int, MPI_Datatype,   \
-    int, MPI_Comm, MPI_Info, MPI_Request*)                                                        \
-  X(Precv_init, void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info, MPI_Request*)  \
-  X(Psend_init, const void*, int, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Info,          \
-    MPI_Request*)                                                                                 \
-  X(Bsend_init, const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                 \
-  X(Recv_init, void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                        \
-  X(Rsend_init, const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                 \
-  X(Send_init, const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                  \
-  X(Ssend_init, const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)                 \
+#define XMPI_PERSISTENT_LARGE_CALLS(X)                                                            \
   X(Allgather_init_c, const void*, MPI_Count, MPI_Datatype, void*, MPI_Count, MPI_Datatype,       \
     MPI_Comm, MPI_Info, MPI_Request*)                                                             \
   X(Allgatherv_init_c, const void*, MPI_Count, MPI_Datatype, void*, const MPI_Count*,             \
@@ -210,3 +220,7 @@
   X(Rsend_init_c, const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)         \
   X(Send_init_c, const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)          \
   X(Ssend_init_c, const void*, MPI_Count, MPI_Datatype, int, int, MPI_Comm, MPI_Request*)
+#else
+#define XMPI_IMMEDIATE_LARGE_CALLS(X)
+#define XMPI_PERSISTENT_LARGE_CALLS(X)
+#endif

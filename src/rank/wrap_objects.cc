@@ -82,11 +82,13 @@ XMPI_TOPOLOGY_CALLS(XMPI_WRAP)
 namespace windows {
 XMPI_NOTED_WITH_POOL(Thing::kWindow, Pool::kWindow)
 XMPI_WINDOW_CALLS(XMPI_WRAP)
+XMPI_WINDOW_LARGE_CALLS(XMPI_WRAP)
 }  // namespace windows
 
 namespace types {
 XMPI_NOTED_WITH_POOL(Thing::kType, Pool::kType)
 XMPI_TYPE_CALLS(XMPI_WRAP)
+XMPI_TYPE_LARGE_CALLS(XMPI_WRAP)
 }  // namespace types
 
 namespace files {
@@ -109,6 +111,7 @@ XMPI_WRAP(Session_init, MPI_Info, MPI_Errhandler, MPI_Session*)
 namespace ops {
 XMPI_NOTED_POOL(Pool::kOp)
 XMPI_OP_CALLS(XMPI_WRAP)
+XMPI_OP_LARGE_CALLS(XMPI_WRAP)
 }  // namespace ops
 
 namespace keyvals {

@@ -50,6 +50,7 @@ int Noted(const char* name, int (*call)(Types...), std::type_identity_t<Types>..
   return NoteRequest<false, Types...>(name, call, arguments...);
 }
 XMPI_IMMEDIATE_CALLS(XMPI_WRAP)
+XMPI_IMMEDIATE_LARGE_CALLS(XMPI_WRAP)
 }  // namespace immediate
 
 namespace persistent {
@@ -58,6 +59,7 @@ int Noted(const char* name, int (*call)(Types...), std::type_identity_t<Types>..
   return NoteRequest<true, Types...>(name, call, arguments...);
 }
 XMPI_PERSISTENT_CALLS(XMPI_WRAP)
+XMPI_PERSISTENT_LARGE_CALLS(XMPI_WRAP)
 }  // namespace persistent
 
 XMPI_EXPORT int MPI_Start(MPI_Request* request) {
