@@ -17,7 +17,8 @@ class ByteWriter {
  public:
   template <std::unsigned_integral T>
   void Put(T value) {
-    for (std::size_t i = 0; i < sizeof(T); ++i) out_ += static_cast<char>((value >> (8 * i)) & 0xff);
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+      out_ += static_cast<char>((value >> (8 * i)) & 0xff);
   }
   void PutString(std::string_view text) {
     Put<std::uint32_t>(static_cast<std::uint32_t>(text.size()));

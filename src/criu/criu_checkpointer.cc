@@ -76,9 +76,11 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
     std::vector<os::SpawnFd> inherited;
     pid_t after_pid = 0;
     Work work;
+    std::uint64_t cancels = 0;  // how many cancels it has outlived by being asked for later
   };
 
   void Enqueue(Job job) {
+    job.cancels = cancels;
     queue.push_back(std::move(job));
     Pump();
   }
@@ -93,6 +95,7 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
   }
 
   void Start(Job job) {
+    if (job.cancels != cancels) return RunWork(std::move(job.work), Cancelled());
     auto swrk = std::make_shared<Swrk>();
     auto theirs = std::make_shared<Fd>();
     swrk->directory = std::move(job.directory);
@@ -100,7 +103,7 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
     if (!request) return RunWork(std::move(job.work), std::unexpected(request.error()));
     request->fds.insert(request->fds.end(), job.inherited.begin(), job.inherited.end());
     request->after_pid = job.after_pid;
-    slot->Spawn(*request, [weak = weak_from_this(), swrk, theirs,
+    slot->Spawn(*request, [weak = weak_from_this(), swrk, theirs, cancels = job.cancels,
                            work = std::move(job.work)](Result<os::Spawned> spawned) mutable {
       const auto self = weak.lock();
       theirs->Close();
@@ -111,6 +114,10 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
         return self->RunWork(std::move(work), std::unexpected(std::move(error)));
       }
       swrk->pidfd = std::move(spawned->pidfd);
+      if (cancels != self->cancels) {
+        os::PidfdSendSignal(swrk->pidfd.get(), SIGKILL);
+        return self->RunWork(std::move(work), Cancelled());
+      }
       self->RunWork(std::move(work), std::move(*swrk));
     });
   }
@@ -133,7 +140,10 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
     });
   }
 
+  static std::unexpected<Error> Cancelled() { return Fail("it was cancelled"); }
+
   void Cancel() {
+    ++cancels;
     for (const auto& [id, pidfd] : handles) os::PidfdSendSignal(pidfd.get(), SIGKILL);
   }
 
@@ -142,6 +152,7 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
   Options options;
   int max_parallel = 1;
   int running = 0;
+  std::uint64_t cancels = 0;
   std::deque<Job> queue;
   std::uint64_t next_id = 0;
   std::map<std::uint64_t, std::jthread> threads;
@@ -159,8 +170,8 @@ Result<Preflight> RunCheck(Result<Swrk> swrk) {
   XMPI_ASSIGN_OR_RETURN(rpc::criu_resp features, Exchange(*swrk, FeatureMessage(), deadline));
   Preflight preflight;
   const auto& number = version.version();
-  preflight.version = std::format("{}.{}.{}", number.major_number(), number.minor_number(),
-                                  number.sublevel());
+  preflight.version =
+      std::format("{}.{}.{}", number.major_number(), number.minor_number(), number.sublevel());
   if (number.major_number() < 4) {
     return Fail(ErrorCode::kRefused,
                 std::format("CRIU {} is too old; 4.0 or later is needed", preflight.version));
@@ -189,8 +200,7 @@ struct DumpWork {
     const std::vector<OpenFd> fds = ReadFds(proc_fd, tree);
     std::vector<image::ManifestTie> ties = FindTies(fds, request.ties);
     const rpc::criu_req message = DumpMessage(request.pid, ties, log_level, ghost_limit_bytes);
-    const Result<rpc::criu_resp> answer =
-        Exchange(swrk, message, Clock::now() + request.timeout);
+    const Result<rpc::criu_resp> answer = Exchange(swrk, message, Clock::now() + request.timeout);
     const std::string log = ReadFileAt(swrk.directory.get(), kDumpLog);
     done->log = LogTail(log, kLogTailBytes);
     if (!answer || !answer->success()) {
@@ -221,8 +231,8 @@ struct DumpWork {
     done.original = StateOf(proc_fd, request.pid);
     if (!done.image) {
       done.image.error().message =
-          std::format("cannot dump rank {} (PID {} in its slot): {}; {}", request.rank,
-                      request.pid, done.image.error().message, ToString(done.original));
+          std::format("cannot dump rank {} (PID {} in its slot): {}; {}", request.rank, request.pid,
+                      done.image.error().message, ToString(done.original));
     }
     return done;
   }
@@ -240,8 +250,8 @@ Result<Inherited> PairTies(const RestoreRequest& request, std::vector<os::SpawnF
     const auto made = std::find_if(request.ties.begin(), request.ties.end(),
                                    [&](const NewTie& new_tie) { return new_tie.kind == tie.kind; });
     if (made == request.ties.end()) {
-      return Fail(std::format("nothing was given to take the place of its {}",
-                              image::ToString(tie.kind)));
+      return Fail(
+          std::format("nothing was given to take the place of its {}", image::ToString(tie.kind)));
     }
     if (tie.is_pipe) XMPI_RETURN_IF_ERROR(FillPipe(made->fd, tie.unread));
     spawn_fds->push_back({.target = number, .fd = made->fd});
@@ -348,9 +358,7 @@ void CriuCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
   shared_->Enqueue(std::move(job));
 }
 
-ProcessState CriuCheckpointer::State(pid_t pid) {
-  return StateOf(shared_->slot->proc_fd(), pid);
-}
+ProcessState CriuCheckpointer::State(pid_t pid) { return StateOf(shared_->slot->proc_fd(), pid); }
 
 Result<> CriuCheckpointer::Continue(pid_t pid) {
   return SignalTree(shared_->slot->proc_fd(), pid, SIGCONT, true);

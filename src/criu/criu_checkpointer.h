@@ -1,5 +1,5 @@
-// CriuCheckpointer: dumps and restores ranks with `criu swrk`, spawned by the slot's init so that it
-// runs in the slot's PID and mount namespaces. One criu process and one worker thread per rank
+// CriuCheckpointer: dumps and restores ranks with `criu swrk`, spawned by the slot's init so that
+// it runs in the slot's PID and mount namespaces. One criu process and one worker thread per rank
 // under way; the thread only talks to criu and reads /proc. It must be destroyed before its Slot.
 #pragma once
 
@@ -16,14 +16,15 @@ namespace xmpi::criu {
 class CriuCheckpointer : public Checkpointer {
  public:
   struct Options {
-    std::string criu = "criu";   // looked up in PATH, then in /usr/sbin
-    int max_parallel = 0;        // 0: as many as the node has cores, at most 8
-    int log_level = 2;           // of CRIU: 1 errors, 2 warnings, 3 steps, 4 everything
+    std::string criu = "criu";  // looked up in PATH, then in /usr/sbin
+    int max_parallel = 0;       // 0: as many as the node has cores, at most 8
+    int log_level = 2;          // of CRIU: 1 errors, 2 warnings, 3 steps, 4 everything
     std::uint64_t ghost_limit_bytes = 256u << 20;  // deleted but open files that may travel
   };
 
   CriuCheckpointer(os::Slot* slot, Post post, Options options);
-  CriuCheckpointer(os::Slot* slot, Post post) : CriuCheckpointer(slot, std::move(post), Options{}) {}
+  CriuCheckpointer(os::Slot* slot, Post post)
+      : CriuCheckpointer(slot, std::move(post), Options{}) {}
   ~CriuCheckpointer() override;
 
   void Check(std::function<void(Result<Preflight>)> done) override;

@@ -130,6 +130,17 @@ TEST_F(MoveTest, NewSocketsHaveTheOldNumbers) {
   EXPECT_STREQ(buffer, "ping\n");
 }
 
+TEST_F(MoveTest, ADaemonOfARankIsAStray) {
+  auto source = MakePlace();
+  Rank rank = Start(*source, 1);
+  const int proc = source->slot->proc_fd();
+  EXPECT_TRUE(Strays(proc, {rank.pid}).empty());
+  EXPECT_EQ(rank.wires.Ask("daemon"), "started");
+  const std::vector<Process> strays = Strays(proc, {rank.pid});
+  ASSERT_EQ(strays.size(), 1u);
+  EXPECT_EQ(strays[0].name, "parked_rank");
+}
+
 // Continue is the rollback: the dump changed nothing in the original.
 TEST_F(MoveTest, AnOriginalGoesOn) {
   auto source = MakePlace();
@@ -276,12 +287,11 @@ TEST_F(MoveTest, AMissingSocketIsNamed) {
   ASSERT_TRUE(dump.image);
   RestoreDone result{.pid = Fail("no answer"), .image = {}, .log = {}};
   bool done = false;
-  target->checkpointer->Restore(
-      {.image = std::move(*dump.image), .ties = {}, .reserved_pids = {}},
-      [&](RestoreDone restore) {
-        result = std::move(restore);
-        done = true;
-      });
+  target->checkpointer->Restore({.image = std::move(*dump.image), .ties = {}, .reserved_pids = {}},
+                                [&](RestoreDone restore) {
+                                  result = std::move(restore);
+                                  done = true;
+                                });
   Until([&] { return done; });
   ASSERT_FALSE(result.pid);
   EXPECT_THAT(result.pid.error().message, HasSubstr("control socket"));
@@ -309,6 +319,31 @@ TEST_F(MoveTest, ACancelledDumpLeavesTheRankAlive) {
     ASSERT_TRUE(source->checkpointer->Continue(rank.pid));
     ExpectSound(rank.wires.Ask("state"));
   }
+}
+
+// What waits for its turn is cancelled too, and what is asked for afterwards is not.
+TEST_F(MoveTest, ACancelReachesThoseThatWait) {
+  auto source = MakePlace({.max_parallel = 1});
+  std::vector<Rank> ranks;
+  std::size_t done = 0;
+  for (int i = 0; i < 3; ++i) {
+    ranks.push_back(Start(*source, 64));
+    EXPECT_EQ(Field(ranks.back().wires.Ask("state"), "memory"), "true");
+  }
+  for (const Rank& rank : ranks) {
+    source->checkpointer->Dump({.rank = 4, .pid = rank.pid, .ties = rank.wires.Ties()},
+                               [&](DumpDone dump) {
+                                 EXPECT_FALSE(dump.image);
+                                 EXPECT_EQ(dump.original, ProcessState::kRunning);
+                                 ++done;
+                               });
+  }
+  source->checkpointer->Cancel();
+  const DumpDone later = Dump(*source, ranks[0]);
+  EXPECT_TRUE(later.image);
+  EXPECT_EQ(done, 3u);
+  ASSERT_TRUE(source->checkpointer->Continue(ranks[0].pid));
+  for (const Rank& rank : ranks) ExpectSound(rank.wires.Ask("state"));
 }
 
 TEST_F(MoveTest, ADumpThatTakesTooLongIsEnded) {

@@ -30,8 +30,8 @@ rpc::criu_req DumpMessage(pid_t pid, std::span<const image::ManifestTie> ties, i
   opts->set_log_file(kDumpLog);
   opts->set_leave_stopped(true);  // a rank exists in at least one place until the copies run
   opts->set_ext_unix_sk(true);
-  opts->set_ghost_limit(static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(ghost_limit_bytes, UINT32_MAX)));
+  opts->set_ghost_limit(
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(ghost_limit_bytes, UINT32_MAX)));
   for (const image::ManifestTie& tie : ties) {
     if (!tie.is_pipe) opts->add_external(std::format("unix[{}]", tie.inode));
   }

@@ -61,10 +61,8 @@ void FakeCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
   auto image = std::make_shared<image::RankImage>(std::move(request.image));
   Queue(manifest.rank, restores[manifest.rank],
         [this, manifest, image, done = std::move(done)](std::string error) {
-          RestoreDone result{.rank = manifest.rank,
-                             .pid = manifest.pid,
-                             .image = std::move(*image),
-                             .log = {}};
+          RestoreDone result{
+              .rank = manifest.rank, .pid = manifest.pid, .image = std::move(*image), .log = {}};
           if (error.empty()) {
             states_[manifest.pid] = ProcessState::kRunning;
           } else {

@@ -17,8 +17,8 @@ class FakeCheckpointer : public Checkpointer {
  public:
   // What the next calls do, by rank; absent: succeed.
   struct Plan {
-    bool hold = false;                              // no answer until Release(rank)
-    std::string error = {};                        // not empty: fail with this text
+    bool hold = false;                               // no answer until Release(rank)
+    std::string error = {};                          // not empty: fail with this text
     ProcessState original = ProcessState::kStopped;  // what a dump leaves behind
   };
   std::map<RankId, Plan> dumps;

@@ -13,10 +13,9 @@ TEST(FakeCheckpointer, DoesAsItIsTold) {
   fake.dumps[2].hold = true;
   std::vector<std::string> answers;
   for (RankId rank : {0u, 1u, 2u}) {
-    fake.Dump({.rank = rank, .pid = static_cast<pid_t>(10 + rank), .ties = {}},
-              [&](DumpDone done) {
-                answers.push_back(done.image ? "ok" : done.image.error().message);
-              });
+    fake.Dump({.rank = rank, .pid = static_cast<pid_t>(10 + rank), .ties = {}}, [&](DumpDone done) {
+      answers.push_back(done.image ? "ok" : done.image.error().message);
+    });
   }
   EXPECT_TRUE(answers.empty());
   fake.RunPending();
@@ -39,11 +38,10 @@ TEST(FakeCheckpointer, GivesTheImageBack) {
   image.manifest.rank = 5;
   image.manifest.pid = 3;
   int failures = 0;
-  fake.Restore({.image = std::move(image), .ties = {}, .reserved_pids = {}},
-               [&](RestoreDone done) {
-                 EXPECT_EQ(done.image.manifest.rank, 5u);
-                 failures += done.pid ? 0 : 1;
-               });
+  fake.Restore({.image = std::move(image), .ties = {}, .reserved_pids = {}}, [&](RestoreDone done) {
+    EXPECT_EQ(done.image.manifest.rank, 5u);
+    failures += done.pid ? 0 : 1;
+  });
   fake.RunPending();
   EXPECT_EQ(failures, 1);
 }

@@ -146,9 +146,8 @@ std::string Wires::ReadOutput(std::size_t size) const {
   std::string text(size, '\0');
   for (std::size_t at = 0; at < size;) {
     pollfd wait{output.get(), POLLIN, 0};
-    const ssize_t got = poll(&wait, 1, 60'000) == 1
-                            ? read(output.get(), text.data() + at, size - at)
-                            : -1;
+    const ssize_t got =
+        poll(&wait, 1, 60'000) == 1 ? read(output.get(), text.data() + at, size - at) : -1;
     if (got <= 0) return text.substr(0, at) + "(no more)";
     at += static_cast<std::size_t>(got);
   }
@@ -226,9 +225,8 @@ std::vector<DumpDone> MoveTest::DumpAll(const std::vector<Place*>& places,
   std::vector<DumpDone> results(ranks.size());
   std::size_t done = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    DumpRequest request{.rank = static_cast<RankId>(i),
-                        .pid = ranks[i].pid,
-                        .ties = ranks[i].wires.Ties()};
+    DumpRequest request{
+        .rank = static_cast<RankId>(i), .pid = ranks[i].pid, .ties = ranks[i].wires.Ties()};
     places[i]->checkpointer->Dump(std::move(request), [&, i](DumpDone dump) {
       results[i] = std::move(dump);
       ++done;
@@ -279,8 +277,7 @@ image::RankImage MoveTest::Transfer(image::RankImage image) {
 RestoreDone MoveTest::Restore(Place& place, image::RankImage image, const Wires& wires) {
   RestoreDone result{.pid = Fail("no answer"), .image = {}, .log = {}};
   bool done = false;
-  RestoreRequest request{
-      .image = std::move(image), .ties = wires.NewTies(), .reserved_pids = {}};
+  RestoreRequest request{.image = std::move(image), .ties = wires.NewTies(), .reserved_pids = {}};
   place.checkpointer->Restore(std::move(request), [&](RestoreDone restore) {
     result = std::move(restore);
     done = true;

@@ -45,7 +45,7 @@ struct Wires {
   std::string Ask(const std::string& question) const;
   std::string ReadOutput(std::size_t size) const;
 
-  Fd control, pmi, input, output, error;                                // ours
+  Fd control, pmi, input, output, error;                           // ours
   Fd rank_control, rank_pmi, rank_input, rank_output, rank_error;  // the rank's
   std::vector<Tie> ties;
 };

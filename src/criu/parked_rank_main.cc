@@ -121,6 +121,21 @@ std::string HoldTcp() {
   return accept(listener, nullptr, nullptr) >= 0 ? "holding" : std::strerror(errno);
 }
 
+// A process that leaves the rank's tree by having its parent end.
+std::string StartDaemon() {
+  const pid_t between = fork();
+  if (between == 0) {
+    const pid_t daemon = fork();
+    if (daemon == 0) {
+      setsid();
+      for (;;) pause();
+    }
+    _exit(daemon > 0 ? 0 : 1);
+  }
+  int status = 1;
+  return waitpid(between, &status, 0) == between && status == 0 ? "started" : "not started";
+}
+
 class Rank {
  public:
   Rank(std::size_t bytes) : private_memory_(bytes, MAP_PRIVATE), shared_memory_(bytes, MAP_SHARED) {
@@ -149,6 +164,7 @@ class Rank {
     if (question == "state") return State();
     if (question == "pmi") return AskPmi();
     if (question == "tcp") return HoldTcp();
+    if (question == "daemon") return StartDaemon();
     if (question.starts_with("stdin ")) return ReadInput(std::stoul(question.substr(6)));
     if (question.starts_with("say ")) {
       const std::string line = question.substr(4) + "\n";
@@ -161,12 +177,13 @@ class Rank {
  private:
   std::string State() {
     std::array<char, 8> kept{};
-    const bool file = pread(deleted_, kept.data(), kept.size(), 0) == 4 &&
-                      std::string(kept.data()) == "kept";
-    return std::format("pid={} helper={} memory={} shared={} helper_answers={} time_goes_on={} "
-                       "deleted_file={} now={:.6f}",
-                       getpid(), helper_, private_memory_.Holds(), shared_memory_.Holds(),
-                       HelperAnswers(helper_fd_), TimeGoesOn(), file, Now());
+    const bool file =
+        pread(deleted_, kept.data(), kept.size(), 0) == 4 && std::string(kept.data()) == "kept";
+    return std::format(
+        "pid={} helper={} memory={} shared={} helper_answers={} time_goes_on={} "
+        "deleted_file={} now={:.6f}",
+        getpid(), helper_, private_memory_.Holds(), shared_memory_.Holds(),
+        HelperAnswers(helper_fd_), TimeGoesOn(), file, Now());
   }
 
   Memory private_memory_, shared_memory_;

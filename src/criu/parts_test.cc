@@ -47,7 +47,8 @@ class ProcessTreeTest : public testing::Test {
     if (root_ == 0) {
       setsid();
       const pid_t child = fork();
-      if (child > 0) [[maybe_unused]] ssize_t done = write(ends[1], &child, sizeof(child));
+      if (child > 0) [[maybe_unused]]
+        ssize_t done = write(ends[1], &child, sizeof(child));
       for (;;) pause();
     }
     ASSERT_EQ(read(ends[0], &child_, sizeof(child_)), static_cast<ssize_t>(sizeof(child_)));

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <format>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -52,6 +53,14 @@ std::optional<Process> ReadProcess(int proc_fd, pid_t pid) {
   return process;
 }
 
+std::vector<Process> ReadAllProcesses(int proc_fd) {
+  std::vector<Process> all;
+  for (pid_t pid : Numbers(proc_fd, ".")) {
+    if (std::optional<Process> process = ReadProcess(proc_fd, pid)) all.push_back(*process);
+  }
+  return all;
+}
+
 bool HasStopPending(int proc_fd, pid_t pid) {
   const std::string path = std::format("{}/status", pid);
   const Fd file(openat(proc_fd, path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -78,10 +87,7 @@ bool IsSettled(int proc_fd, pid_t root, bool stopped) {
 }  // namespace
 
 std::vector<Process> ReadTree(int proc_fd, pid_t root) {
-  std::vector<Process> all;
-  for (pid_t pid : Numbers(proc_fd, ".")) {
-    if (std::optional<Process> process = ReadProcess(proc_fd, pid)) all.push_back(*process);
-  }
+  const std::vector<Process> all = ReadAllProcesses(proc_fd);
   std::vector<Process> tree;
   for (const Process& process : all) {
     if (process.pid == root) tree.push_back(process);
@@ -140,6 +146,19 @@ std::vector<pid_t> UsedPids(const std::vector<Process>& tree) {
   std::sort(used.begin(), used.end());
   used.erase(std::unique(used.begin(), used.end()), used.end());
   return used;
+}
+
+std::vector<Process> Strays(int proc_fd, const std::vector<pid_t>& roots) {
+  std::set<pid_t> known = {1};
+  for (pid_t root : roots) {
+    for (const Process& process : ReadTree(proc_fd, root)) known.insert(process.pid);
+  }
+  std::vector<Process> strays = ReadAllProcesses(proc_fd);
+  std::erase_if(strays, [&](const Process& process) {
+    const bool is_criu = process.parent == 1 && process.name == "criu";
+    return is_criu || process.state == 'Z' || known.contains(process.pid);
+  });
+  return strays;
 }
 
 std::vector<OpenFd> ReadFds(int proc_fd, const std::vector<Process>& tree) {

@@ -41,6 +41,10 @@ Result<> SignalTree(int proc_fd, pid_t root, int signal, bool only_stopped);
 // PIDs, TIDs, process groups and sessions of the tree, sorted, each once.
 std::vector<pid_t> UsedPids(const std::vector<Process>& tree);
 
+// Processes of the slot that belong to no rank's tree: started by a rank, they have left it (a
+// daemon), and would be left behind by a move. The slot's init and our own criu are not among them.
+std::vector<Process> Strays(int proc_fd, const std::vector<pid_t>& roots);
+
 // A descriptor of a process: what it is, from the link in /proc/PID/fd.
 struct OpenFd {
   pid_t pid = 0;

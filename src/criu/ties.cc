@@ -14,8 +14,7 @@ namespace xmpi::criu {
 namespace {
 
 bool IsOpen(const std::vector<OpenFd>& fds, const std::string& target) {
-  return std::any_of(fds.begin(), fds.end(),
-                     [&](const OpenFd& fd) { return fd.target == target; });
+  return std::any_of(fds.begin(), fds.end(), [&](const OpenFd& fd) { return fd.target == target; });
 }
 
 // The access mode of a descriptor of another process, from its fdinfo.
@@ -87,7 +86,8 @@ Result<std::string> PeekPipe(int fd) {
   if (capacity < 0 || fcntl(write_end.get(), F_SETPIPE_SZ, capacity) < 0) {
     return std::unexpected(ErrnoError("size a pipe"));
   }
-  const ssize_t copied = tee(fd, write_end.get(), static_cast<std::size_t>(unread), SPLICE_F_NONBLOCK);
+  const ssize_t copied =
+      tee(fd, write_end.get(), static_cast<std::size_t>(unread), SPLICE_F_NONBLOCK);
   if (copied != unread) {
     return copied < 0 ? std::unexpected(ErrnoError("tee"))
                       : Fail(std::format("copied only {} of {} unread bytes", copied, unread));

@@ -76,10 +76,11 @@ Result<> Assembler::Begin(const Chunk& chunk) {
   if (begun_) return Refuse("an image stream began twice");
   XMPI_ASSIGN_OR_RETURN(const StreamId id, DecodeBegin(chunk.payload));
   if (id != expected_) {
-    return Refuse("images of slot {} epoch {} migration {} attempt {} came to slot {} epoch {} "
-                  "migration {} attempt {}",
-                  id.slot, id.epoch, id.migration, id.attempt, expected_.slot, expected_.epoch,
-                  expected_.migration, expected_.attempt);
+    return Refuse(
+        "images of slot {} epoch {} migration {} attempt {} came to slot {} epoch {} "
+        "migration {} attempt {}",
+        id.slot, id.epoch, id.migration, id.attempt, expected_.slot, expected_.epoch,
+        expected_.migration, expected_.attempt);
   }
   begun_ = true;
   return {};
@@ -121,7 +122,8 @@ Result<> Assembler::DeclareManifest(RankState& state, const Chunk& chunk) {
     return Refuse("malformed declaration of the manifest of rank {}", chunk.header.rank);
   }
   if (state.manifest_hash) {
-    if (*state.manifest_hash == hash && state.manifest_bytes.size() == chunk.header.total) return {};
+    if (*state.manifest_hash == hash && state.manifest_bytes.size() == chunk.header.total)
+      return {};
     return Refuse("the manifest of rank {} was declared otherwise", chunk.header.rank);
   }
   state.manifest_hash = hash;
@@ -206,7 +208,8 @@ Result<> Assembler::Finish(RankId rank, RankState& state) {
       return Damaged(rank, state, std::format("file {} is not the one in its manifest", number));
     }
     XMPI_ASSIGN_OR_RETURN(const Hash128 hash, HashOf(rank, number, *found->second));
-    if (hash != listed.hash) return Damaged(rank, state, std::format("{} was damaged", listed.name));
+    if (hash != listed.hash)
+      return Damaged(rank, state, std::format("{} was damaged", listed.name));
   }
   state.manifest = std::move(state.promised);
   ++complete_ranks_;

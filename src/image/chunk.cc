@@ -61,15 +61,15 @@ Result<ChunkHeader> DecodeHeader(std::span<const std::byte, kChunkHeaderBytes> b
   header.total = in.Get<std::uint64_t>();
   if (magic != kMagic) return Fail(ErrorCode::kProtocol, "not a chunk of an image");
   if (version != kChunkVersion) {
-    return Fail(ErrorCode::kProtocol, std::format("image chunk of version {}, ours is {}", version,
-                                                  kChunkVersion));
+    return Fail(ErrorCode::kProtocol,
+                std::format("image chunk of version {}, ours is {}", version, kChunkVersion));
   }
   if (kind < static_cast<std::uint16_t>(ChunkKind::kBegin) ||
       kind > static_cast<std::uint16_t>(ChunkKind::kRefused)) {
     return Fail(ErrorCode::kProtocol, std::format("image chunk of unknown kind {}", kind));
   }
-  if (header.length > kMaxPayloadBytes || reserved != 0 ||
-      in.Get<std::uint64_t>() != 0 || in.Get<std::uint64_t>() != 0) {
+  if (header.length > kMaxPayloadBytes || reserved != 0 || in.Get<std::uint64_t>() != 0 ||
+      in.Get<std::uint64_t>() != 0) {
     return Fail(ErrorCode::kProtocol, "malformed header of an image chunk");
   }
   return header;

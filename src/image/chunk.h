@@ -31,14 +31,15 @@
 namespace xmpi::image {
 
 enum class ChunkKind : std::uint16_t {
-  kBegin = 1,     // source: {slot, epoch, migration, attempt} and the ranks to come
-  kFile = 2,      // source: file `file` of `rank` has the name in the payload, and `total` bytes
-  kData = 3,      // source: bytes of a file
-  kManifest = 4,  // source: `total` bytes of manifest follow as kData of file 0; payload: their hash
-  kEnd = 5,       // source: nothing follows
-  kHolds = 6,     // target, at the start and on a resume: what it has, see Assembler::Holds
-  kHeld = 7,      // target: every rank's image is here and verified
-  kRefused = 8,   // target: the stream is not acceptable; payload: why
+  kBegin = 1,  // source: {slot, epoch, migration, attempt} and the ranks to come
+  kFile = 2,   // source: file `file` of `rank` has the name in the payload, and `total` bytes
+  kData = 3,   // source: bytes of a file
+  kManifest =
+      4,         // source: `total` bytes of manifest follow as kData of file 0; payload: their hash
+  kEnd = 5,      // source: nothing follows
+  kHolds = 6,    // target, at the start and on a resume: what it has, see Assembler::Holds
+  kHeld = 7,     // target: every rank's image is here and verified
+  kRefused = 8,  // target: the stream is not acceptable; payload: why
 };
 
 inline constexpr std::size_t kChunkHeaderBytes = 64;

@@ -29,7 +29,8 @@ Result<int> DirectoryStorage::FileFd(RankId rank, std::uint32_t file) {
   const auto place = ranks_.find(rank);
   if (place == ranks_.end()) return Fail(std::format("no image of rank {}", rank));
   const auto fd = place->second.files.find(file);
-  if (fd == place->second.files.end()) return Fail(std::format("no file {} of rank {}", file, rank));
+  if (fd == place->second.files.end())
+    return Fail(std::format("no file {} of rank {}", file, rank));
   return fd->second.get();
 }
 

@@ -311,9 +311,10 @@ TEST_F(RefusalTest, ManyCrumbs) {
   ASSERT_TRUE(say({.kind = ChunkKind::kFile, .rank = 1, .file = 1, .total = 1 << 20}, "a"));
   std::size_t taken = 0;
   for (std::uint64_t i = 0; i < 4096; ++i) {
-    taken += say({.kind = ChunkKind::kData, .rank = 1, .file = 1, .offset = 2 * i, .length = 1}, "x")
-                 ? 1
-                 : 0;
+    taken +=
+        say({.kind = ChunkKind::kData, .rank = 1, .file = 1, .offset = 2 * i, .length = 1}, "x")
+            ? 1
+            : 0;
   }
   EXPECT_EQ(taken, kMaxIntervals);
 }
@@ -386,9 +387,8 @@ TEST_F(StreamTest, ReceiveAndSendSpeakTogether) {
 }
 
 TEST_F(StreamTest, DirectoriesHoldTheSameFiles) {
-  DirectoryStorage storage([this](RankId) -> Result<Fd> {
-    return std::move(maker_.Make(0, {}).directory);
-  });
+  DirectoryStorage storage(
+      [this](RankId) -> Result<Fd> { return std::move(maker_.Make(0, {}).directory); });
   Assembler assembler(&storage, kStream, {1, 6}, kLimit);
   ASSERT_TRUE(Feed(assembler, StreamOf(kStream, images_)));
   ASSERT_TRUE(assembler.complete());

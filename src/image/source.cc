@@ -109,8 +109,8 @@ Result<std::optional<Chunk>> Source::NextOfFile() {
       offset_ = std::min(missing, file.length);
       continue;
     }
-    const std::uint64_t end = send ? held.NextHeld(offset_, file.length)
-                                   : std::min(missing, file.length);
+    const std::uint64_t end =
+        send ? held.NextHeld(offset_, file.length) : std::min(missing, file.length);
     const std::size_t size = std::min<std::uint64_t>(kMaxPayloadBytes, end - offset_);
     const std::span<std::byte> part(buffer_.data(), size);
     XMPI_RETURN_IF_ERROR(ReadAt(fd_.get(), offset_, part));
@@ -188,10 +188,9 @@ Result<> ReceiveVerdict(const ReadAll& read) {
 Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler) {
   const std::string holds = EncodeHoldings(assembler->Holds());
   if (holds.size() > kMaxPayloadBytes) return Fail("what is held is too much to tell");
-  XMPI_RETURN_IF_ERROR(WriteChunk(write,
-                                  {.kind = ChunkKind::kHolds,
-                                   .length = static_cast<std::uint32_t>(holds.size())},
-                                  AsBytes(holds)));
+  XMPI_RETURN_IF_ERROR(WriteChunk(
+      write, {.kind = ChunkKind::kHolds, .length = static_cast<std::uint32_t>(holds.size())},
+      AsBytes(holds)));
   assembler->OnConnected();
   std::vector<std::byte> buffer(kMaxPayloadBytes);
   Result<> taken;
@@ -207,10 +206,9 @@ Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* as
   }
   if (taken) return WriteChunk(write, ChunkHeader{.kind = ChunkKind::kHeld}, {});
   const std::string& why = taken.error().message;
-  XMPI_RETURN_IF_ERROR(WriteChunk(write,
-                                  {.kind = ChunkKind::kRefused,
-                                   .length = static_cast<std::uint32_t>(why.size())},
-                                  AsBytes(why)));
+  XMPI_RETURN_IF_ERROR(WriteChunk(
+      write, {.kind = ChunkKind::kRefused, .length = static_cast<std::uint32_t>(why.size())},
+      AsBytes(why)));
   return taken;
 }
 

@@ -56,8 +56,7 @@ RankImage ImageMaker::Make(RankId rank,
   return image;
 }
 
-std::string StreamOf(const StreamId& id, std::vector<RankImage>& images,
-                     const Holdings& holdings) {
+std::string StreamOf(const StreamId& id, std::vector<RankImage>& images, const Holdings& holdings) {
   std::string bytes;
   const WriteAll write = AppendTo(&bytes);
   XMPI_CHECK(SendBegin(write, id));

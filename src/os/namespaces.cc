@@ -110,8 +110,7 @@ Result<Fd> MakeMemoryDirectory(std::uint64_t limit_bytes) {
       fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
     return std::unexpected(ErrnoError("make a tmpfs"));
   }
-  const Fd mount_fd(
-      fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
+  const Fd mount_fd(fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
   if (!mount_fd) return std::unexpected(ErrnoError("fsmount tmpfs"));
   // The mount's own descriptor is O_PATH, which cannot be read or synced; this one can.
   Fd directory(openat(mount_fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));

@@ -200,8 +200,8 @@ void Slot::Handle(const SlotEvent& event, Fd fd) {
     const pid_t host_pid = HostPid(fd.get()).value_or(0);
     return waiting.done(Spawned{event.pid, host_pid, std::move(fd)});
   }
-  waiting.done(Fail(std::format("{}: {}", Describe(event.stage, waiting.names),
-                                std::strerror(event.value))));
+  waiting.done(Fail(
+      std::format("{}: {}", Describe(event.stage, waiting.names), std::strerror(event.value))));
 }
 
 void Slot::Lose(Error error) {

@@ -44,9 +44,9 @@ struct SpawnRequest {
   std::string cwd = {};                // empty: "/"
   std::vector<SpawnFd> fds = {};       // 0, 1 and 2 become /dev/null when they are not in it
   std::vector<int> cpus = {};          // empty: as the proxy
-  bool own_time_namespace = false;  // clocks go on from the node's, and move with the rank
-  bool session_leader = true;       // what CRIU wants of a rank
-  pid_t after_pid = 0;              // not 0: its PID and those of what it forks lie above this one
+  bool own_time_namespace = false;     // clocks go on from the node's, and move with the rank
+  bool session_leader = true;          // what CRIU wants of a rank
+  pid_t after_pid = 0;  // not 0: its PID and those of what it forks lie above this one
 };
 
 struct Spawned {

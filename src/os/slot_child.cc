@@ -53,8 +53,7 @@ SpawnStage PlaceDescriptors(const SpawnRequest& request, Fd& status) {
       opened = Fd(open(fd.path.c_str(), fd.open_flags | O_CLOEXEC | O_NOCTTY, 0666));
       if (!opened) return SpawnStage::kOpen;
     }
-    sources.push_back(
-        fcntl(fd.fd < 0 ? opened.get() : fd.fd, F_DUPFD_CLOEXEC, above));
+    sources.push_back(fcntl(fd.fd < 0 ? opened.get() : fd.fd, F_DUPFD_CLOEXEC, above));
     if (sources.back() < 0) return SpawnStage::kDescriptors;
   }
   for (std::size_t i = 0; i < sources.size(); ++i) {

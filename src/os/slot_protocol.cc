@@ -12,7 +12,7 @@
 namespace xmpi::os {
 namespace {
 
-constexpr std::size_t kMaxText = 2u << 20;    // the kernel's own limit on argv and environment
+constexpr std::size_t kMaxText = 2u << 20;  // the kernel's own limit on argv and environment
 constexpr std::size_t kMaxStrings = 1u << 20;
 
 void PutStrings(ByteWriter& out, const std::vector<std::string>& strings) {

@@ -22,9 +22,9 @@ namespace xmpi::os {
 enum class RequestKind : std::uint32_t { kSpawn = 1, kAdopt = 2 };
 
 enum class EventKind : std::uint32_t {
-  kForked = 1,  // from the process between: a pidfd of the init
-  kHello = 2,   // the slot is set up; a descriptor of its /proc; text: what is lost, by lines
-  kFailed = 3,  // it could not be set up; text: why
+  kForked = 1,   // from the process between: a pidfd of the init
+  kHello = 2,    // the slot is set up; a descriptor of its /proc; text: what is lost, by lines
+  kFailed = 3,   // it could not be set up; text: why
   kStarted = 4,  // answer to a request; a pidfd
   kRefused = 5,  // answer to a request; value: errno, stage: at what
   kExited = 6,   // value: wait status

@@ -98,9 +98,8 @@ class SlotTest : public testing::TestWithParam<bool> {
   bool lost_ = false;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, SlotTest, testing::Bool(), [](const auto& info) {
-  return info.param ? "Namespaces" : "Plain";
-});
+INSTANTIATE_TEST_SUITE_P(All, SlotTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Namespaces" : "Plain"; });
 
 TEST_P(SlotTest, ReportsExitCodesAndSignals) {
   auto ok = Spawn({.argv = {"/bin/sh", "-c", "exit 7"}});
@@ -149,9 +148,10 @@ TEST_P(SlotTest, PassesOnlyTheNamedDescriptors) {
   request.fds = {{.target = 9, .fd = theirs.get()},
                  {.target = 5, .fd = ours.get()},
                  {.target = 0, .path = "/etc/passwd", .open_flags = O_RDONLY}};
-  const std::string out = Run(
-      "cd /proc/$$/fd; for i in $(seq 0 1000); do test -e $i && printf '%s ' $i; done; "
-      "echo; readlink 0 2", std::move(request));
+  const std::string out =
+      Run("cd /proc/$$/fd; for i in $(seq 0 1000); do test -e $i && printf '%s ' $i; done; "
+          "echo; readlink 0 2",
+          std::move(request));
   EXPECT_EQ(out, "0 1 2 5 9 \n/etc/passwd\n/dev/null\n");
 }
 
@@ -170,9 +170,9 @@ TEST_P(SlotTest, DescriptorsMaySwapNumbers) {
 
 TEST_P(SlotTest, StartsSessionsWithDefaultSignals) {
   std::signal(SIGPIPE, SIG_IGN);
-  const std::string out = Run(
-      "grep -E '^Sig(Blk|Ign)' /proc/self/status | tr -s '\\t\\n' '  '; "
-      "set -- $(cat /proc/$$/stat); test $1 = $5 && test $1 = $6 && echo leader");
+  const std::string out =
+      Run("grep -E '^Sig(Blk|Ign)' /proc/self/status | tr -s '\\t\\n' '  '; "
+          "set -- $(cat /proc/$$/stat); test $1 = $5 && test $1 = $6 && echo leader");
   std::signal(SIGPIPE, SIG_DFL);
   EXPECT_EQ(out, "SigBlk: 0000000000000000 SigIgn: 0000000000000000 leader\n");
 }
@@ -186,12 +186,10 @@ TEST_P(SlotTest, BindsToCores) {
 
 TEST_P(SlotTest, ReapsOrphans) {
   // The background process outlives its parent; its exit status tells that it was reaped here.
-  auto parent = Spawn({.argv = {"/bin/sh", "-c", "(read line; exit 5) <&3 & exit 0"},
-                       .fds = {}});
+  auto parent = Spawn({.argv = {"/bin/sh", "-c", "(read line; exit 5) <&3 & exit 0"}, .fds = {}});
   ASSERT_TRUE(parent);
   EXPECT_EQ(WaitExit(parent->pid), 0);
-  EXPECT_TRUE(slot_->DispatchUntil(
-      [&] { return exits_.size() == 2; }, seconds(20)));
+  EXPECT_TRUE(slot_->DispatchUntil([&] { return exits_.size() == 2; }, seconds(20)));
 }
 
 TEST_P(SlotTest, EverythingEndsWithTheSlot) {
@@ -219,8 +217,8 @@ TEST_P(SlotTest, SixteenAtOnce) {
       ++started;
     });
   }
-  EXPECT_TRUE(slot_->DispatchUntil([&] { return started == 16 && exits_.size() == 16; },
-                                   seconds(20)));
+  EXPECT_TRUE(
+      slot_->DispatchUntil([&] { return started == 16 && exits_.size() == 16; }, seconds(20)));
 }
 
 TEST_P(SlotTest, ADeadInitIsTold) {
