@@ -1,0 +1,54 @@
+#include "proxy/dump.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace xmpi::proxy {
+namespace {
+
+struct Dump {
+  std::function<void(image::RankImage)> on_image;
+  std::function<void(Result<std::vector<wire::RankImage>>)> done;
+  std::vector<wire::RankImage> images{};
+  std::optional<Error> failure{};
+  std::size_t outstanding = 0;
+};
+
+wire::RankImage Describe(const criu::DumpDone& dumped) {
+  wire::RankImage image;
+  image.set_rank(dumped.rank);
+  std::uint64_t bytes = 0;
+  for (const image::ManifestFile& file : dumped.image->manifest.files) bytes += file.length;
+  image.set_bytes(bytes);
+  image.set_dump_us(static_cast<std::uint64_t>(dumped.took.count()));
+  return image;
+}
+
+void OnDumped(Dump& dump, criu::DumpDone dumped) {
+  if (!dumped.image) {
+    if (!dump.failure) dump.failure = dumped.image.error();
+  } else {
+    dump.images.push_back(Describe(dumped));
+    if (!dump.failure) dump.on_image(std::move(*dumped.image));
+  }
+  if (--dump.outstanding > 0) return;
+  if (dump.failure) return dump.done(std::unexpected(*dump.failure));
+  dump.done(std::move(dump.images));
+}
+
+}  // namespace
+
+void DumpRanks(const std::map<RankId, Ranks::Process>& ranks, criu::Checkpointer* checkpointer,
+               std::function<void(image::RankImage)> on_image,
+               std::function<void(Result<std::vector<wire::RankImage>>)> done) {
+  if (ranks.empty()) return done(Fail("no rank lives here any more"));
+  auto dump = std::make_shared<Dump>(Dump{std::move(on_image), std::move(done)});
+  dump->outstanding = ranks.size();
+  for (const auto& [rank, process] : ranks) {
+    checkpointer->Dump({.rank = rank, .pid = process.pid, .ties = process.ties},
+                       [dump](criu::DumpDone dumped) { OnDumped(*dump, std::move(dumped)); });
+  }
+}
+
+}  // namespace xmpi::proxy

@@ -1,0 +1,115 @@
+// The parts of the proxy that need neither ranks nor a launcher.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "proxy/cores.h"
+#include "proxy/environment.h"
+#include "proxy/prepare.h"
+
+namespace xmpi::proxy {
+namespace {
+
+TEST(Cores, EachRankGetsItsOwnWhileThereAreAny) {
+  const std::vector<CpuList> cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
+  EXPECT_EQ(ChooseCores(cores, {0, 0, 0, 0}, 3), (std::vector<CpuList>{{0, 4}, {1, 5}, {2, 6}}));
+  EXPECT_EQ(ChooseCores(cores, {1, 0, 2, 0}, 3), (std::vector<CpuList>{{1, 5}, {3, 7}, {0, 4}}));
+  std::vector<CpuList> shared = ChooseCores(cores, {0, 0, 0, 0}, 6);
+  EXPECT_EQ(std::ranges::count(shared, CpuList{0, 4}), 2);
+  EXPECT_EQ(std::ranges::count(shared, CpuList{3, 7}), 1);
+}
+
+TEST(Cores, OnlyProcessesThatAreBoundCount) {
+  const std::vector<CpuList> cores = {{0, 2}, {1, 3}};
+  EXPECT_EQ(LoadOf(cores, {{0, 1, 2, 3}, {0, 2}, {2}, {3}}), (std::vector<int>{2, 1}));
+}
+
+TEST(Cores, ReadsTheListsOfProc) {
+  EXPECT_EQ(ParseCpuList("\t0-2,5,8-9\n"), (CpuList{0, 1, 2, 5, 8, 9}));
+  EXPECT_EQ(ParseCpuList(""), CpuList{});
+}
+
+TEST(Cores, NoneBindsNothingAndAnUnknownWordIsAnError) {
+  EXPECT_EQ(ChooseCoresHere("none", 2)->cpus, (std::vector<CpuList>(2)));
+  EXPECT_FALSE(ChooseCoresHere("socket", 2));
+  const auto chosen = ChooseCoresHere("core", 1);
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  EXPECT_FALSE(chosen->cpus[0].empty());
+}
+
+void AddVariable(wire::RankSpec* rank, const std::string& name, const std::string& value) {
+  wire::EnvironmentVariable& variable = *rank->add_environment();
+  variable.set_name(name);
+  variable.set_value(value);
+}
+
+TEST(Environment, OursWinTheRanksComeNextTheNodesLast) {
+  wire::Launch launch;
+  launch.set_size(8);
+  launch.set_quiesce_signal(10);
+  for (const char* name : {"XMPI_TEST_NODE", "XMPI_TEST_BOTH", "XMPI_TEST_ABSENT"})
+    launch.add_inherit_environment(name);
+  setenv("XMPI_TEST_NODE", "of the node", 1);
+  setenv("XMPI_TEST_BOTH", "of the node", 1);
+  unsetenv("XMPI_TEST_ABSENT");
+  wire::RankSpec& rank = *launch.add_ranks();
+  rank.set_rank(5);
+  AddVariable(&rank, "XMPI_TEST_BOTH", "of the rank");
+  AddVariable(&rank, "EMPTY", "");
+  AddVariable(&rank, "PMI_RANK", "99");
+  const auto node = NodeEnvironment("eth1", "4000:4100");
+  const auto environment = EnvironmentOf(
+      {.launch = launch, .rank = rank, .hostname = "host5", .node = node, .local_rank = 0});
+  const auto has = [&](const char* text) { return std::ranges::count(environment, text) == 1; };
+  EXPECT_TRUE(has("XMPI_TEST_NODE=of the node"));
+  EXPECT_TRUE(has("XMPI_TEST_BOTH=of the rank"));
+  EXPECT_TRUE(has("EMPTY="));
+  EXPECT_TRUE(has("PMI_RANK=5"));
+  EXPECT_TRUE(has("PMI_SIZE=8"));
+  EXPECT_TRUE(has("PMI_HOSTNAME=host5"));
+  EXPECT_TRUE(has("XMPI_SIGNAL=10"));
+  EXPECT_TRUE(has("UCX_NET_DEVICES=eth1"));
+  EXPECT_TRUE(has("UCX_TCP_PORT_RANGE=4000-4100"));
+  EXPECT_FALSE(std::ranges::any_of(
+      environment, [](const std::string& each) { return each.starts_with("XMPI_TEST_ABSENT"); }));
+}
+
+TEST(Environment, AnyDeviceAndAnyPortAreNotSaid) { EXPECT_TRUE(NodeEnvironment("", "").empty()); }
+
+class FindProgramTest : public testing::Test {
+ protected:
+  FindProgramTest() {
+    char name[] = "/tmp/xmpi-find-XXXXXX";
+    directory_ = mkdtemp(name);
+    std::filesystem::create_directory(directory_ / "bin");
+    std::filesystem::copy_file("/bin/true", directory_ / "bin/tool");
+    std::filesystem::copy_file("/bin/true", directory_ / "data");
+    std::filesystem::permissions(directory_ / "data", std::filesystem::perms::owner_read);
+  }
+  ~FindProgramTest() override { std::filesystem::remove_all(directory_); }
+  std::filesystem::path directory_;
+};
+
+TEST_F(FindProgramTest, LooksWhereExecWould) {
+  const std::string here = directory_;
+  EXPECT_EQ(FindProgram("tool", "/", "/nowhere:" + here + "/bin").value(), here + "/bin/tool");
+  EXPECT_EQ(FindProgram("bin/tool", here, "").value(), here + "/bin/tool");
+  EXPECT_EQ(FindProgram("/bin/true", here, "").value(), "/bin/true");
+}
+
+TEST_F(FindProgramTest, SaysWhatIsMissing) {
+  const auto absent = FindProgram("no-such-tool", directory_, "/bin");
+  ASSERT_FALSE(absent);
+  EXPECT_EQ(absent.error().message, "no-such-tool is not in PATH (/bin)");
+  const auto not_executable = FindProgram("./data", directory_, "/bin");
+  if (geteuid() == 0 || !not_executable) {
+    ASSERT_FALSE(not_executable);
+    EXPECT_TRUE(not_executable.error().message.contains("not executable"));
+  }
+}
+
+}  // namespace
+}  // namespace xmpi::proxy

@@ -1,0 +1,24 @@
+// restore: every rank of the slot comes to life from its image, in parallel, under its old PIDs and
+// with new ends of its ties under the old numbers; still parked. All of them or none.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "criu/checkpointer.h"
+#include "image/manifest.h"
+#include "os/slot.h"
+#include "proxy/ranks.h"
+#include "wire/control.pb.h"
+
+namespace xmpi::proxy {
+
+// `done` gets the places of all ranks, which are in `ranks` by then; or the first failure, with
+// nothing left running in the slot.
+void RestoreRanks(std::vector<image::RankImage> images, const std::string& bind_to, os::Slot* slot,
+                  criu::Checkpointer* checkpointer, Ranks* ranks,
+                  std::function<void(Result<std::vector<wire::RankPlace>>)> done);
+
+}  // namespace xmpi::proxy

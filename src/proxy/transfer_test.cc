@@ -1,0 +1,241 @@
+// Both ends of an image connection against each other over the loopback interface, whole, cut and
+// attacked. Needs the privilege to make memory-backed directories.
+#include "proxy/transfer.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <asio.hpp>
+#include <optional>
+
+#include "os/namespaces.h"
+
+namespace xmpi::proxy {
+namespace {
+
+constexpr RankId kRanks = 3;
+constexpr std::size_t kFileBytes = 3'000'000;
+
+std::string Pattern(RankId rank) {
+  std::string bytes(kFileBytes, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<char>((i * 2654435761u + rank * 97) >> 13);
+  return bytes;
+}
+
+image::RankImage MakeImage(RankId rank) {
+  image::RankImage image{*os::MakeMemoryDirectory(0), {}};
+  image.manifest.rank = rank;
+  image.manifest.pid = static_cast<pid_t>(10 + rank);
+  image.manifest.used_pids = {image.manifest.pid};
+  const Fd file(openat(image.directory.get(), "pages-1.img", O_CREAT | O_WRONLY, 0600));
+  const std::string bytes = Pattern(rank);
+  EXPECT_EQ(write(file.get(), bytes.data(), bytes.size()), std::ssize(bytes));
+  return image;
+}
+
+std::string ReadBack(const image::RankImage& image) {
+  const Fd file(openat(image.directory.get(), "pages-1.img", O_RDONLY));
+  std::string bytes(kFileBytes + 1, '\0');
+  std::size_t at = 0;
+  for (ssize_t got; (got = read(file.get(), bytes.data() + at, bytes.size() - at)) > 0;)
+    at += static_cast<std::size_t>(got);
+  bytes.resize(at);
+  return bytes;
+}
+
+// Stands between the two ends and cuts the first connections after so many bytes each.
+class CuttingRelay {
+ public:
+  CuttingRelay(std::uint16_t target, std::vector<std::size_t> cuts)
+      : target_(target), cuts_(std::move(cuts)) {
+    listener_ = std::move(*os::Listen("127.0.0.1", {}));
+    thread_ = std::jthread([this](std::stop_token stop) { Run(stop); });
+  }
+  std::uint16_t port() const { return listener_.port; }
+
+ private:
+  void Run(std::stop_token stop) {
+    for (std::size_t number = 0; !stop.stop_requested(); ++number) {
+      pollfd wait{listener_.socket.get(), POLLIN, 0};
+      while (poll(&wait, 1, 20) == 0) {
+        if (stop.stop_requested()) return;
+      }
+      const Fd source(accept4(listener_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      const Fd target(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(target_);
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      if (connect(target.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return;
+      Carry(source, target, number < cuts_.size() ? cuts_[number] : SIZE_MAX, stop);
+    }
+  }
+  static void Carry(const Fd& source, const Fd& target, std::size_t budget, std::stop_token stop) {
+    char buffer[8192];
+    while (!stop.stop_requested()) {
+      pollfd waits[2] = {{source.get(), POLLIN, 0}, {target.get(), POLLIN, 0}};
+      if (poll(waits, 2, 20) <= 0) continue;
+      for (int i = 0; i < 2; ++i) {
+        if (waits[i].revents == 0) continue;
+        const ssize_t size = recv(waits[i].fd, buffer, sizeof(buffer), 0);
+        if (size <= 0) return;
+        if (i == 0 && static_cast<std::size_t>(size) > budget) return;
+        if (i == 0) budget -= static_cast<std::size_t>(size);
+        if (send(waits[1 - i].fd, buffer, static_cast<std::size_t>(size), MSG_NOSIGNAL) != size) return;
+      }
+    }
+  }
+
+  std::uint16_t target_;
+  std::vector<std::size_t> cuts_;
+  os::Listener listener_;
+  std::jthread thread_;
+};
+
+class TransferTest : public testing::Test {
+ protected:
+  TransferTest() : secret_(*os::Secret::Random()) {
+    timeouts_.handshake = std::chrono::milliseconds(3000);
+    timeouts_.image_progress = std::chrono::milliseconds(3000);
+  }
+
+  Post ToLoop() {
+    return [this](std::function<void()> work) { asio::post(loop_, std::move(work)); };
+  }
+  void StartReceiver() {
+    std::vector<RankId> ranks;
+    for (RankId rank = 0; rank < kRanks; ++rank) ranks.push_back(rank);
+    auto receiver = ImageReceiver::Start(
+        secret_,
+        {.id = id_, .address = "127.0.0.1", .ports = {}, .ranks = ranks, .limit_bytes = 1u << 30, .timeouts = timeouts_},
+        ToLoop(), [this](Result<std::uint64_t> bytes) { received_ = bytes; });
+    ASSERT_TRUE(receiver) << receiver.error().message;
+    receiver_ = std::move(*receiver);
+  }
+  void StartSender(std::uint16_t port, const os::Secret& secret, TransferId id) {
+    auto sender = ImageSender::Start(
+        secret, {.id = std::move(id), .addresses = {"127.0.0.1"}, .port = port, .timeouts = timeouts_},
+        ToLoop(), [this](Result<> connected) { connected_ = connected; },
+        [this](Result<std::uint64_t> bytes) { sent_ = bytes; });
+    ASSERT_TRUE(sender) << sender.error().message;
+    sender_ = std::move(*sender);
+  }
+  void RunUntil(const std::function<bool()>& finished) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    const auto work = asio::make_work_guard(loop_);
+    while (!finished() && std::chrono::steady_clock::now() < deadline)
+      loop_.run_one_for(std::chrono::milliseconds(50));
+    ASSERT_TRUE(finished());
+  }
+  void SendAll() {
+    for (RankId rank = 0; rank < kRanks; ++rank) sender_->Add(MakeImage(rank));
+    sender_->Finish();
+  }
+  void ExpectEverything() {
+    ASSERT_TRUE(*received_) << received_->error().message;
+    for (RankId rank = 0; rank < kRanks; ++rank) {
+      auto image = receiver_->Take(rank);
+      ASSERT_TRUE(image) << image.error().message;
+      EXPECT_EQ(image->manifest.pid, static_cast<pid_t>(10 + rank));
+      EXPECT_TRUE(ReadBack(*image) == Pattern(rank)) << "rank " << rank;
+    }
+  }
+
+  asio::io_context loop_;
+  os::Secret secret_;
+  TransferId id_{"job", {1, 2, 3}};
+  LinkTimeouts timeouts_;
+  std::unique_ptr<ImageReceiver> receiver_;
+  std::unique_ptr<ImageSender> sender_;
+  std::optional<Result<>> connected_;
+  std::optional<Result<std::uint64_t>> sent_, received_;
+};
+
+TEST_F(TransferTest, ImagesArriveWholeHoweverLateTheyAreMade) {
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  RunUntil([&] { return connected_.has_value(); });
+  ASSERT_TRUE(*connected_) << connected_->error().message;
+  sender_->Add(MakeImage(0));
+  sender_->Add(MakeImage(1));
+  loop_.restart();
+  loop_.run_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(received_);
+  sender_->Add(MakeImage(2));
+  sender_->Finish();
+  RunUntil([&] { return sent_ && received_; });
+  ASSERT_TRUE(*sent_) << sent_->error().message;
+  EXPECT_GE(**sent_, kRanks * kFileBytes);
+  ExpectEverything();
+}
+
+TEST_F(TransferTest, ACutConnectionGoesOnWhereItBroke) {
+  StartReceiver();
+  CuttingRelay relay(receiver_->port(), {2'000'000, 5'000'000});
+  StartSender(relay.port(), secret_, id_);
+  SendAll();
+  RunUntil([&] { return sent_ && received_; });
+  ASSERT_TRUE(*sent_) << sent_->error().message;
+  ExpectEverything();
+}
+
+TEST_F(TransferTest, AConnectionThatKeepsBreakingIsGivenUpByBoth) {
+  StartReceiver();
+  CuttingRelay relay(receiver_->port(), std::vector<std::size_t>(100, 1'200'000));
+  StartSender(relay.port(), secret_, id_);
+  SendAll();
+  RunUntil([&] { return sent_ && received_; });
+  EXPECT_FALSE(*sent_);
+  ASSERT_FALSE(*received_);
+  EXPECT_TRUE(received_->error().message.contains("broke")) << received_->error().message;
+}
+
+TEST_F(TransferTest, TheWrongSecretIsRefusedAndHarmsNobody) {
+  StartReceiver();
+  const os::Secret other = *os::Secret::Random();
+  StartSender(receiver_->port(), other, id_);
+  RunUntil([&] { return connected_.has_value(); });
+  EXPECT_FALSE(*connected_);
+  connected_.reset();
+  StartSender(receiver_->port(), secret_, id_);
+  SendAll();
+  RunUntil([&] { return sent_ && received_; });
+  ExpectEverything();
+}
+
+TEST_F(TransferTest, AnotherAttemptOfTheSameMoveIsAStranger) {
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, {"job", {1, 2, 2}});
+  RunUntil([&] { return connected_.has_value(); });
+  EXPECT_FALSE(*connected_);
+}
+
+TEST_F(TransferTest, NobodyAtThePortIsAnErrorThatNamesIt) {
+  const os::Listener taken = *os::Listen("127.0.0.1", {});
+  const std::uint16_t port = taken.port;
+  const_cast<os::Listener&>(taken).socket.Close();
+  StartSender(port, secret_, id_);
+  RunUntil([&] { return connected_.has_value(); });
+  ASSERT_FALSE(*connected_);
+  EXPECT_TRUE(connected_->error().message.contains(std::format("127.0.0.1 port {}", port)));
+}
+
+TEST_F(TransferTest, BothEndsEndAtOnceWhereverTheyAre) {
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  RunUntil([&] { return connected_.has_value(); });
+  sender_->Add(MakeImage(0));
+  const auto before = std::chrono::steady_clock::now();
+  sender_.reset();
+  receiver_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(2));
+  EXPECT_FALSE(received_);
+}
+
+}  // namespace
+}  // namespace xmpi::proxy
