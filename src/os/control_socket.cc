@@ -1,0 +1,131 @@
+#include "os/control_socket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <format>
+
+namespace xmpi::os {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view kSuffix = ".sock";
+
+Result<sockaddr_un> AddressOf(const std::string& path) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  if (path.size() >= sizeof address.sun_path)
+    return Fail(std::format("{} is too long for a socket's name; set XDG_RUNTIME_DIR to a shorter one",
+                            path));
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  return address;
+}
+
+std::string PathOf(std::string_view job) {
+  return std::format("{}/{}{}", ControlFolder(), job, kSuffix);
+}
+
+// In /tmp anybody could have made the folder first, and would see and answer our operator.
+Result<> CheckFolder(const std::string& folder) {
+  struct stat found{};
+  if (lstat(folder.c_str(), &found) != 0) return std::unexpected(ErrnoError(folder));
+  if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 077) != 0)
+    return Fail(std::format("{} must be a folder of yours with mode 0700; remove it, or set "
+                            "XDG_RUNTIME_DIR to a folder of your own",
+                            folder));
+  return {};
+}
+
+Result<> MakeFolder(const std::string& folder) {
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return std::unexpected(ErrnoError(folder));
+  return CheckFolder(folder);
+}
+
+Result<Fd> Connect(const std::string& path) {
+  XMPI_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket) return std::unexpected(ErrnoError("socket"));
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    const bool dead = errno == ECONNREFUSED;
+    Error error = ErrnoError(path);
+    error.code = ErrorCode::kUnreachable;
+    if (dead) unlink(path.c_str());
+    return std::unexpected(std::move(error));
+  }
+  return socket;
+}
+
+}  // namespace
+
+std::string ControlFolder() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  const std::string parent = runtime != nullptr && *runtime != '\0' ? runtime : "/tmp";
+  return std::format("{}/xmpi-{}", parent, geteuid());
+}
+
+ControlListener::ControlListener(Fd socket, std::string path)
+    : socket_(std::move(socket)), path_(std::move(path)) {}
+
+ControlListener::~ControlListener() {
+  if (socket_) unlink(path_.c_str());
+}
+
+Result<ControlListener> ControlListener::Listen(std::string_view job) {
+  XMPI_RETURN_IF_ERROR(MakeFolder(ControlFolder()));
+  std::string path = PathOf(job);
+  if (Connect(path))
+    return Fail(ErrorCode::kRefused,
+                std::format("a job named {} is running already; choose another name with -job", job));
+  XMPI_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return std::unexpected(ErrnoError("socket"));
+  // The mode goes on before anybody can connect: listen comes last.
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      chmod(path.c_str(), 0600) != 0 || listen(socket.get(), 16) != 0)
+    return std::unexpected(ErrnoError(path));
+  return ControlListener(std::move(socket), std::move(path));
+}
+
+Result<Fd> ConnectControl(std::string_view job) {
+  const bool plain = !job.empty() && !job.contains('/') && job[0] != '.';
+  auto socket = plain && CheckFolder(ControlFolder())
+                    ? Connect(PathOf(job))
+                    : Result<Fd>(Fail(ErrorCode::kUnreachable, "no such job"));
+  if (!socket)
+    return Fail(ErrorCode::kUnreachable,
+                std::format("no job of yours on this host is called {}; `xmpictl list` shows those "
+                            "that run",
+                            job));
+  return socket;
+}
+
+Result<std::vector<std::string>> ControlJobs() {
+  const std::string folder = ControlFolder();
+  std::vector<std::string> jobs;
+  if (access(folder.c_str(), F_OK) != 0) return jobs;
+  XMPI_RETURN_IF_ERROR(CheckFolder(folder));
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() != kSuffix) continue;
+    if (Connect(entry.path().string())) jobs.push_back(entry.path().stem().string());
+  }
+  if (error) return Fail(std::format("{}: {}", folder, error.message()));
+  std::ranges::sort(jobs);
+  return jobs;
+}
+
+bool PeerIsThisUser(const Fd& socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
+  return peer.uid == geteuid() || peer.uid == 0;
+}
+
+}  // namespace xmpi::os
