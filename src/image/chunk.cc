@@ -26,6 +26,28 @@ std::uint64_t StoredHash(std::span<const std::byte, kChunkHeaderBytes> header) {
 
 }  // namespace
 
+const char* ToString(ChunkKind kind) {
+  switch (kind) {
+    case ChunkKind::kBegin:
+      return "begin";
+    case ChunkKind::kFile:
+      return "file";
+    case ChunkKind::kData:
+      return "data";
+    case ChunkKind::kManifest:
+      return "manifest";
+    case ChunkKind::kEnd:
+      return "end";
+    case ChunkKind::kHolds:
+      return "holds";
+    case ChunkKind::kHeld:
+      return "held";
+    case ChunkKind::kRefused:
+      return "refused";
+  }
+  return "unknown";
+}
+
 void EncodeHeader(const ChunkHeader& header, std::span<const std::byte> payload,
                   std::span<std::byte, kChunkHeaderBytes> out) {
   ByteWriter writer;

@@ -1,5 +1,5 @@
 // The image connection's format: a stream of chunks, each a fixed 64-byte little-endian header and
-// up to 1 MiB of payload. The same format goes both ways; see docs/protocol.md.
+// up to 1 MiB of payload. The same format goes both ways; see docs/image-stream.md.
 //
 //   offset size
 //        0    4  magic "XIMG"
@@ -41,6 +41,8 @@ enum class ChunkKind : std::uint16_t {
   kHeld = 7,     // target: every rank's image is here and verified
   kRefused = 8,  // target: the stream is not acceptable; payload: why
 };
+
+const char* ToString(ChunkKind kind);  // as docs/image-stream.md calls it; "unknown" else
 
 inline constexpr std::size_t kChunkHeaderBytes = 64;
 inline constexpr std::size_t kMaxPayloadBytes = 1u << 20;
