@@ -281,7 +281,8 @@ wire::Envelope Proxy::NewEnvelope() const {
 
 void Proxy::Send(const wire::Envelope& envelope) {
   if (Result<> sent = link_->Send(envelope); !sent)
-    log::Error("link.send", {{"why", sent.error().message}});
+    log::Write(leaving_ ? log::Level::kInfo : log::Level::kError, "link.send",
+               {{"why", sent.error().message}});
 }
 
 void Proxy::SendOutput(RankId rank, std::uint32_t stream, std::string_view data) {
@@ -291,7 +292,8 @@ void Proxy::SendOutput(RankId rank, std::uint32_t stream, std::string_view data)
   output.set_stream(stream);
   output.set_data(data.data(), data.size());
   if (Result<> sent = link_->SendStdio(envelope); !sent)
-    log::Error("link.send", {{"why", sent.error().message}});
+    log::Write(leaving_ ? log::Level::kInfo : log::Level::kError, "link.send",
+               {{"why", sent.error().message}});
 }
 
 void Proxy::SendProblem(std::string text) {
