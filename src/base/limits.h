@@ -31,6 +31,8 @@ inline constexpr std::size_t kReasonBytes = 1u << 10;
 // Connections that have not proved that they know the job's secret. Each costs a descriptor and,
 // once it has sent something, some 100 KiB; the handshake of a proxy takes a few milliseconds.
 inline constexpr std::size_t kStrangers = 256;
+// The same at an image port, where one peer is awaited.
+inline constexpr std::size_t kImageStrangers = 64;
 
 // Names that travel: `job/slot/role/migration.attempt` fits, and so does what a log line shows.
 inline constexpr std::size_t kIdentityBytes = 128;
