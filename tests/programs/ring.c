@@ -43,15 +43,18 @@ int main(int argc, char **argv) {
   MPI_Comm_size(XMPI_COMM_WORLD, &size);
   double *mine = malloc((size_t)count * sizeof *mine), *left = malloc((size_t)count * sizeof *left);
   if (mine == NULL || left == NULL) return Fail("out of memory");
-  for (int i = 0; i < count; ++i) mine[i] = sin(rank + 0.001 * i);
+  for (int i = 0; i < count; ++i) mine[i] = 0.5 + 0.4 * sin(rank + 0.001 * i);
   long step = 0;
   for (int over = 0; !over; ++step) {
     MPI_Sendrecv(mine, count, MPI_DOUBLE, (rank + 1) % size, 1, left, count, MPI_DOUBLE,
                  (rank + size - 1) % size, 1, XMPI_COMM_WORLD, MPI_STATUS_IGNORE);
     double sum = 0, total;
-    for (int i = 0; i < count; ++i) sum += mine[i] = sin(mine[i] + 0.7 * left[i]);
+    for (int i = 0; i < count; ++i) {
+      const double mixed = 0.9 * mine[i] + 0.1 * left[i];
+      sum += mine[i] = 3.9 * mixed * (1 - mixed); /* chaotic: one wrong bit soon changes all */
+    }
     MPI_Allreduce(&sum, &total, 1, MPI_DOUBLE, MPI_SUM, XMPI_COMM_WORLD);
-    mine[step % count] += 1e-3 * total;
+    mine[step % count] = total / size / count;
     if (rank == 0 && step % 100 == 0) {
       printf("step %ld\n", step);
       fflush(stdout);
@@ -64,7 +67,7 @@ int main(int argc, char **argv) {
     moves += rebuilt;
   }
   uint64_t mix = Checksum(mine, count), all;
-  MPI_Allreduce(&mix, &all, 1, MPI_UINT64_T, MPI_BXOR, XMPI_COMM_WORLD);
+  MPI_Allreduce(&mix, &all, 1, MPI_UINT64_T, MPI_SUM, XMPI_COMM_WORLD);
   if (rank == 0) printf("steps %ld rebuilt %ld checksum 0x%016" PRIx64 "\n", step, moves, all);
   free(mine);
   free(left);
