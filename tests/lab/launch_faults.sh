@@ -56,7 +56,7 @@ s = socket.create_server(("", 2222))
 held = []
 while True: held.append(s.accept())' </dev/null >/dev/null 2>&1
 refused 20 1 sleepy -- -n 2 -hosts node2,sleepy true
-refused 8 1 sleepy "3" -- -timeouts start=3 -n 2 -hosts node2,sleepy true
+refused 8 1 sleepy "in time" -- -timeouts start=3 -n 2 -hosts node2,sleepy true
 
 step "a host that has gone silent"
 lab drop node3
@@ -70,7 +70,7 @@ refused 10 127 nonesuch node -- -n 2 -hosts node1,node2 nonesuch
 step "a program that may not be run"
 refused 10 127 /etc/passwd "denied" -- -n 2 -hosts node1,node2 /etc/passwd
 step "a network interface that is not there"
-refused 10 1 eth9 eth0 -- -iface eth9 -n 2 -hosts node1,node2 true
+refused 10 2 eth9 eth0 -- -iface eth9 -n 2 -hosts node1,node2 true
 
 step "Ctrl-C while a host hangs"
 node node5 bash -c 'xmpiexec -n 2 -hosts node2,sleepy true; echo $? >/tmp/code' 2>/dev/null &

@@ -37,7 +37,7 @@ wait_for 30 answers_within_a_second
 grep -q "running" "$TEST_DIR/status" || wait_for 30 grep -q running <(node node5 xmpictl status flood)
 for _ in 1 2 3; do answers_within_a_second || fail "no answer within a second"; done
 node node5 sh -c 'kill -INT $(cat /tmp/pid)'
-wait_for 15 node node5 test -s /tmp/code
+wait_for 4 node node5 test -s /tmp/code
 expect_eq "$(node node5 cat /tmp/code)" 130 "exit code"
 node node5 sh -c 'pkill sleep; rm -f /tmp/stuck /tmp/pid /tmp/code'
 wait $job || true

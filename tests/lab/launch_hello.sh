@@ -4,12 +4,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 HOSTS=node1,node2,node3,node4
 HELLO=$XMPI_BUILD/tests/programs/launch_hello
 
-run() { node node5 xmpiexec "$@"; }
+run() { node node5 xmpiexec -timeout 100 "$@"; }
 
 for language in c cxx fortran; do
   step "64 ranks of $language"
   run -n 64 -ppn 16 -hosts $HOSTS "${HELLO}_$language" >"$TEST_DIR/out" || fail "exit code $?"
   expect_eq "$(wc -l <"$TEST_DIR/out")" 64 "lines"
+  [[ $language != c ]] || expect_eq "$(grep -c "universe 64 appnum 0" "$TEST_DIR/out")" 64 "ranks that know the universe"
   expect_eq "$(grep -c 'of 64 .*sum 2016' "$TEST_DIR/out")" 64 "ranks that know of all others"
   expect_eq "$(awk '{print $2}' "$TEST_DIR/out" | sort -n | uniq | tr '\n' ' ')" "$(seq 0 63 | tr '\n' ' ')" "the ranks"
 done
