@@ -7,10 +7,12 @@
 
 namespace xmpi::core {
 
-Agent::Agent(ProxyId id, std::string hostname, std::vector<wire::EnvironmentVariable> environment)
+Agent::Agent(ProxyId id, std::string hostname, std::vector<wire::EnvironmentVariable> environment,
+             PmiKeys pmi_keys)
     : id_(id),
       hostname_(std::move(hostname)),
       environment_(std::move(environment)),
+      pmi_keys_(std::move(pmi_keys)),
       role_(id.migration == 0 ? Role::kSeat : Role::kCandidate),
       migration_(id.migration) {}
 
@@ -117,7 +119,7 @@ void Agent::OpenPmi(const std::string& mapping) {
   pmi::SlotFacts facts{.ranks = {},
                        .universe_size = launch_.universe_size(),
                        .mapping = mapping,
-                       .keys = {},
+                       .keys = pmi_keys_,
                        .kvs_prefix = launch_.kvs_prefix()};
   for (const auto& [rank, state] : ranks_)
     facts.ranks.push_back({.rank = rank, .appnum = state.appnum, .generation = state.generation});

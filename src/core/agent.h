@@ -19,9 +19,12 @@ namespace xmpi::core {
 
 class Agent {
  public:
+  using PmiKeys = decltype(pmi::SlotFacts::keys);
   // `hostname` is what this node's ranks see as PMI_HOSTNAME; `environment` what else they need to
   // know of this node whenever they open a session (network devices, ports).
-  Agent(ProxyId id, std::string hostname, std::vector<wire::EnvironmentVariable> environment);
+  // `pmi_keys` are what PMI answers of this node (PMI_hwloc_xmlfile).
+  Agent(ProxyId id, std::string hostname, std::vector<wire::EnvironmentVariable> environment,
+        PmiKeys pmi_keys = {});
 
   AgentActions On(const AgentEvent& event);
 
@@ -79,6 +82,7 @@ class Agent {
   ProxyId id_;
   std::string hostname_;
   std::vector<wire::EnvironmentVariable> environment_;
+  PmiKeys pmi_keys_;
   Role role_;
   Epoch epoch_ = 0;
   MigrationId migration_ = 0;

@@ -28,32 +28,40 @@ namespace {
 constexpr std::chrono::seconds kStartDeadline{10};
 constexpr int kSocketBufferBytes = 1 << 20;  // exits of a few hundred ranks at once
 
-// Away from the terminal and from every descriptor of the proxy but the socket.
-void LeaveProxy(const Fd& socket) {
+// The number of Options::kept in the init.
+int KeptNumber(int socket) { return socket == 3 ? 4 : 3; }
+
+// Away from the terminal and from every descriptor of the proxy but the socket and what it keeps.
+void LeaveProxy(const Fd& socket, int kept) {
   setsid();
   prctl(PR_SET_NAME, "xmpi-slot-init");
   const int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= 2; ++fd) dup2(null, fd);
-  const auto keep = static_cast<unsigned>(socket.get());
-  if (keep > 3) close_range(3, keep - 1, 0);
-  close_range(keep + 1, ~0u, 0);
+  const int number = KeptNumber(socket.get());
+  if (kept >= 0 && kept != number) dup3(kept, number, O_CLOEXEC);
+  if (kept < 0) close(number);
+  const auto low = static_cast<unsigned>(std::min(socket.get(), number));
+  const auto high = static_cast<unsigned>(std::max(socket.get(), number));
+  if (low > 3) close_range(3, low - 1, 0);
+  if (high > low + 1) close_range(low + 1, high - 1, 0);
+  close_range(high + 1, ~0u, 0);
   if (chdir("/") != 0) _exit(1);
 }
 
-[[noreturn]] void RunInNamespaces(Fd socket) {
+[[noreturn]] void RunInNamespaces(Fd socket, int kept) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (Result<> mounts = SetUpSlotMounts(); !mounts) {
     const SlotEvent failed{.kind = EventKind::kFailed, .text = mounts.error().message};
     (void)SendMessage(socket.get(), EncodeEvent(failed), {}, 0);
     _exit(1);
   }
-  LeaveProxy(socket);  // last: the ranks' /dev/null must be of the slot's own mounts
+  LeaveProxy(socket, kept);  // last: the ranks' /dev/null must be of the slot's own mounts
   RunSlotInit(std::move(socket), true, {});
 }
 
 // In the process between the proxy and the init. It has one thread, whatever the proxy has, so a
 // bare clone3 is safe here; CLONE_PARENT makes the init the proxy's own child.
-[[noreturn]] void ForkInit(Fd socket, bool namespaces) {
+[[noreturn]] void ForkInit(Fd socket, bool namespaces, int kept) {
   std::string reason = "namespaces are switched off";
   int pidfd = -1;
   if (namespaces) {
@@ -61,7 +69,7 @@ void LeaveProxy(const Fd& socket) {
     args.flags = CLONE_PARENT | CLONE_NEWPID | CLONE_NEWNS | CLONE_PIDFD;
     args.pidfd = reinterpret_cast<std::uint64_t>(&pidfd);
     const long pid = syscall(SYS_clone3, &args, sizeof(args));
-    if (pid == 0) RunInNamespaces(std::move(socket));
+    if (pid == 0) RunInNamespaces(std::move(socket), kept);
     reason = std::strerror(errno);
     namespaces = pid > 0;
   }
@@ -69,7 +77,7 @@ void LeaveProxy(const Fd& socket) {
   const SlotEvent forked{.kind = EventKind::kForked};
   (void)SendMessage(socket.get(), EncodeEvent(forked), {pidfd}, 0);
   if (namespaces) _exit(0);
-  LeaveProxy(socket);
+  LeaveProxy(socket, kept);
   RunSlotInit(std::move(socket), false,
               {std::format("no PID and mount namespaces ({}): ranks cannot move", reason)});
 }
@@ -91,14 +99,19 @@ Result<std::unique_ptr<Slot>> Slot::Start(Options options) {
   if (between < 0) return std::unexpected(ErrnoError("fork for the slot"));
   if (between == 0) {
     slot->socket_.Close();
-    ForkInit(std::move(theirs), options.namespaces);
+    ForkInit(std::move(theirs), options.namespaces, options.kept);
   }
+  const int kept_number = KeptNumber(theirs.get());
   theirs.Close();
   if (Result<> hello = slot->Hello(); !hello) {
     return std::unexpected(WithContext("cannot set up the slot", hello.error()));
   }
   if (slot->init_pid_ != between) waitpid(between, nullptr, 0);
   slot->namespaces_ = slot->init_pid_ != between;
+  if (options.kept >= 0) {
+    slot->kept_path_ = std::format("/proc/{}/fd/{}", slot->namespaces_ ? 1 : slot->init_pid_,
+                                   kept_number);
+  }
   return slot;
 }
 

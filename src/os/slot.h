@@ -64,6 +64,8 @@ class Slot {
  public:
   struct Options {
     bool namespaces = true;  // false: never try (for tests of the fallback)
+    int kept = -1;  // a descriptor of ours that the init keeps open: what is in it has a path for the
+                    // ranks, kept_path(), and leaves nothing behind
   };
   using SpawnDone = std::function<void(Result<Spawned>)>;
 
@@ -93,6 +95,8 @@ class Slot {
   // What does not work for lack of privilege, one sentence each; empty when all is there.
   const std::vector<std::string>& lost() const { return lost_; }
   pid_t init_host_pid() const { return init_pid_; }
+  // Inside the slot; empty without Options::kept.
+  const std::string& kept_path() const { return kept_path_; }
   // The slot's own /proc, a directory: "12/status" under it is PID 12 of the slot.
   int proc_fd() const { return proc_.get(); }
 
@@ -114,6 +118,7 @@ class Slot {
   pid_t init_pid_ = 0;
   bool namespaces_ = false;
   std::vector<std::string> lost_;
+  std::string kept_path_;
   std::uint32_t next_id_ = 1;
   std::map<std::uint32_t, Waiting> waiting_;
   std::function<void(SlotExit)> on_exit_;

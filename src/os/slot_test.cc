@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,6 +101,16 @@ class SlotTest : public testing::TestWithParam<bool> {
 
 INSTANTIATE_TEST_SUITE_P(All, SlotTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "Namespaces" : "Plain"; });
+
+TEST_P(SlotTest, WhatTheInitKeepsIsAFileForTheRanksAndNoDescriptorOfTheirs) {
+  const Fd file(memfd_create("kept", MFD_CLOEXEC));
+  auto slot = Slot::Start({.namespaces = GetParam(), .kept = file.get()});
+  ASSERT_TRUE(slot) << slot.error().message;
+  slot_ = std::move(*slot);
+  ASSERT_EQ(write(file.get(), "written later", 13), 13);
+  EXPECT_EQ(Run("cat " + slot_->kept_path()), "written later");
+  EXPECT_EQ(Run("ls /proc/self/fd | wc -l"), "4\n");  // 0, 1, 2 and the folder itself
+}
 
 TEST_P(SlotTest, ReportsExitCodesAndSignals) {
   auto ok = Spawn({.argv = {"/bin/sh", "-c", "exit 7"}});

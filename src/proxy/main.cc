@@ -63,9 +63,12 @@ Result<int> Run() {
   os::Wipe(&bootstrap.secret_hex);
   XMPI_ASSIGN_OR_RETURN(Host host, InspectHost(bootstrap));
   // Before any thread: the slot's init is forked from this one.
-  XMPI_ASSIGN_OR_RETURN(std::unique_ptr<os::Slot> slot, os::Slot::Start());
+  XMPI_ASSIGN_OR_RETURN(Topology topology, Topology::Open());
+  XMPI_ASSIGN_OR_RETURN(std::unique_ptr<os::Slot> slot,
+                        os::Slot::Start({.kept = topology.file().get()}));
   asio::io_context loop(1);
-  Proxy proxy(loop, std::move(bootstrap), std::move(secret), std::move(host), std::move(slot));
+  Proxy proxy(loop, std::move(bootstrap), std::move(secret), std::move(host), std::move(slot),
+              std::move(topology));
   XMPI_RETURN_IF_ERROR(proxy.Start());
   loop.run();
   return proxy.exit_code();

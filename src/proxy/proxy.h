@@ -21,6 +21,7 @@
 #include "proxy/ranks.h"
 #include "proxy/start.h"
 #include "proxy/stdio.h"
+#include "proxy/topology.h"
 #include "proxy/transfer.h"
 #include "wire/bootstrap.h"
 #include "wire/control.pb.h"
@@ -38,7 +39,7 @@ Result<Host> InspectHost(const wire::Bootstrap& bootstrap);
 class Proxy {
  public:
   Proxy(asio::io_context& loop, wire::Bootstrap bootstrap, os::Secret secret, Host host,
-        std::unique_ptr<os::Slot> slot);
+        std::unique_ptr<os::Slot> slot, Topology topology);
   ~Proxy();
 
   // Dials the launcher. After this the loop runs until the proxy has left.
@@ -100,6 +101,7 @@ class Proxy {
   const os::Secret secret_;
   const Host host_;
   std::unique_ptr<os::Slot> slot_;
+  Topology topology_;
   std::unique_ptr<asio::posix::stream_descriptor> slot_watch_;
   asio::signal_set signals_;
   asio::steady_timer timer_;  // of leaving
