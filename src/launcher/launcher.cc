@@ -143,6 +143,7 @@ void Launcher::Feed(core::Event event) {
 // Whoever is still on the way to us is not waited for: it finds nobody and ends by itself.
 void Launcher::OnEnding() {
   ending_ = steady_clock::now();
+  if (impatient_) stdio_->Hurry();
   for (const ProxyId& proxy : proxies_->NotYetUp())
     Feed(core::ProxyLost{proxy, "the job ended before it had connected"});
 }

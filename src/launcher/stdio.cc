@@ -53,7 +53,8 @@ void Stdio::OnOutput(ProxyId from, wire::Output message) {
   }
   if (output.merger.WantsTick()) StartTicking();
   // What only waits for its newline is bounded by LineMerger and need not hold up the window.
-  const bool owed = !ready.empty() && !proxy.draining;
+  if (hurry_ && unwritten_bytes_ > kKeptBytes) ready.clear();
+  const bool owed = !ready.empty() && !proxy.draining && !hurry_;
   if (!ready.empty()) Write(output, std::move(ready), owed ? &from : nullptr);
   if (!owed) events_.acknowledge(from, 1);
   TellIfDrained(from, proxy);
@@ -80,13 +81,23 @@ void Stdio::SetDraining(ProxyId id, bool on) {
   events_.acknowledge(id, std::exchange(proxy.owed, 0));
 }
 
+void Stdio::Hurry() {
+  hurry_ = true;
+  for (auto& [id, proxy] : proxies_) SetDraining(id, true);
+}
+
 void Stdio::Say(std::string line) {
   line += '\n';
   Write(outputs_[1], std::move(line), nullptr);
 }
 
 void Stdio::Write(Output& output, std::string bytes, const ProxyId* from) {
-  Pending pending{.number = output.writer->Write(std::move(bytes)), .proxy = {}, .credit = 0};
+  const std::size_t size = bytes.size();
+  unwritten_bytes_ += size;
+  Pending pending{.number = output.writer->Write(std::move(bytes)),
+                  .proxy = {},
+                  .credit = 0,
+                  .bytes = size};
   if (from != nullptr) {
     Proxy& proxy = proxies_[*from];
     ++proxy.owed;
@@ -103,6 +114,7 @@ void Stdio::OnWritten(std::size_t queue, std::uint64_t number) {
   while (!pending.empty() && pending.front().number <= number) {
     const Pending done = pending.front();
     pending.pop_front();
+    unwritten_bytes_ -= done.bytes;
     if (!done.owed) continue;
     Proxy& proxy = proxies_[done.proxy];
     if (done.credit != proxy.credit) continue;

@@ -41,6 +41,11 @@ class Stdio {
   // While on: what the proxy sends is acknowledged at once and kept here, whoever reads ours.
   void SetDraining(ProxyId proxy, bool on);
 
+  // From now on everything is acknowledged at once, whoever reads ours; what goes past kKeptBytes is
+  // dropped. For an end that cannot wait.
+  void Hurry();
+  static constexpr std::size_t kKeptBytes = 64u << 20;
+
   // A line of our own, on stderr.
   void Say(std::string line);
   // Lets go what waits for its newline; `done` when all is written, from the loop.
@@ -52,6 +57,7 @@ class Stdio {
     ProxyId proxy;
     std::uint64_t credit;  // Proxy::credit at the time; another one now: acknowledged already
     bool owed = false;
+    std::size_t bytes = 0;
   };
   struct Output {
     explicit Output(bool label) : merger(label) {}
@@ -82,6 +88,8 @@ class Stdio {
   std::map<ProxyId, Proxy> proxies_;
   asio::steady_timer ticker_;
   bool ticking_ = false;
+  std::size_t unwritten_bytes_ = 0;
+  bool hurry_ = false;
   std::function<void()> finished_;
 };
 

@@ -127,6 +127,26 @@ TEST_F(StdioTest, ADrainingProxyIsAcknowledgedWhateverTheReaderDoes) {
   EXPECT_EQ(out_text_.size(), 6 * line.size());
 }
 
+TEST_F(StdioTest, InAHurryNobodyWaitsForTheReaderAndMemoryIsBounded) {
+  Open();
+  const std::string line = std::string(65535, 'x') + "\n";
+  Send(kFirst, 0, line);
+  ASSERT_TRUE(RunUntil([&] { return acks_[kFirst] == 1; }, false));
+  Send(kFirst, 0, line);
+  Send(kFirst, 0, line);
+  stdio_->Hurry();
+  EXPECT_EQ(acks_[kFirst], 3u);
+  constexpr std::size_t kMany = 2 * Stdio::kKeptBytes / 65536;
+  for (std::size_t i = 0; i < kMany; ++i) Send(kSecond, 1, line);
+  EXPECT_EQ(acks_[kSecond], kMany);
+  bool finished = false;
+  stdio_->Finish([&] { finished = true; });
+  ASSERT_TRUE(RunUntil([&] { return finished; }));
+  Read();
+  EXPECT_GE(out_text_.size(), Stdio::kKeptBytes);
+  EXPECT_LE(out_text_.size(), Stdio::kKeptBytes + 5 * line.size());
+}
+
 TEST_F(StdioTest, DrainedComesOnceAllBytesAreHere) {
   Open();
   Send(kFirst, 0, "12345\n");
