@@ -98,6 +98,7 @@ std::string_view Explain(int reason) {
 }
 
 ErrorCode CodeOf(unsigned long code) {
+  if (ERR_SYSTEM_ERROR(code)) return ErrorCode::kUnreachable;
   if (ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING) return ErrorCode::kUnreachable;
   return ErrorCode::kRefused;
 }
@@ -212,7 +213,8 @@ Error TlsFailure(SSL* ssl, std::string_view what, unsigned long code) {
     const char* text = system_error == 0 ? "the connection was cut" : std::strerror(system_error);
     return Error{ErrorCode::kUnreachable, std::format("{}: {}", what, text)};
   }
-  std::string text(Explain(ERR_GET_REASON(code)));
+  std::string text(ERR_SYSTEM_ERROR(code) ? std::strerror(ERR_GET_REASON(code))
+                                          : Explain(ERR_GET_REASON(code)));
   const char* openssl = ERR_reason_error_string(code);
   if (text.empty()) text = openssl == nullptr ? std::format("TLS error {:x}", code) : openssl;
   if (ssl != nullptr && !HandshakeOf(ssl)->unknown.empty() && SSL_is_init_finished(ssl) != 1) {

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "os/tls_acceptor.h"
 
 namespace xmpi::proxy {
 namespace {
@@ -116,17 +117,13 @@ Result<os::TlsSocket> DialImagePort(const os::TlsContext& tls,
 }
 
 Result<os::TlsSocket> AcceptImagePeer(const os::TlsContext& tls, const Fd& listener,
-                                      const LinkTimeouts& timeouts, const StopSignal& stop) {
-  for (;;) {
-    XMPI_RETURN_IF_ERROR(stop.Wait(listener.get(), POLLIN, Clock::now() + kPatience));
-    Fd fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!fd) continue;
-    SetImageOptions(fd.get(), timeouts);
-    Result<os::TlsSocket> socket =
-        os::TlsSocket::Accept(tls, std::move(fd), DeadlinesOf(timeouts));
-    if (socket) return socket;
-    log::Warn("transfer.stranger", {{"why", socket.error().message}});
-  }
+                                      const LinkTimeouts& timeouts, const StopSignal& stop,
+                                      Clock::time_point deadline) {
+  SetImageOptions(listener.get(), timeouts);  // accepted sockets inherit them
+  os::TlsAcceptor acceptor(tls, listener, DeadlinesOf(timeouts));
+  return acceptor.Accept(stop.fd(), deadline, [](const Error& why) {
+    log::Warn("transfer.stranger", {{"why", why.message}});
+  });
 }
 
 image::ReadAll ReadFrom(os::TlsSocket* socket) {

@@ -24,6 +24,8 @@ class StopSignal {
   // From any thread; for good.
   void Stop();
   bool stopped() const;
+  // Readable once stopped.
+  int fd() const { return event_.get(); }
   // Waits until `fd` has `events` or `deadline` is over; kRefused once stopped, kTimeout too late.
   Result<> Wait(int fd, short events, std::chrono::steady_clock::time_point deadline) const;
 
@@ -50,9 +52,10 @@ Result<os::TlsSocket> DialImagePort(const os::TlsContext& tls,
                                     const std::vector<std::string>& addresses, std::uint16_t port,
                                     const LinkTimeouts& timeouts, const StopSignal& stop);
 
-// The next peer that proves the key; strangers are closed, logged, and cost one handshake each.
+// The next peer that proves the key; strangers are logged and delay nobody.
 Result<os::TlsSocket> AcceptImagePeer(const os::TlsContext& tls, const Fd& listener,
-                                      const LinkTimeouts& timeouts, const StopSignal& stop);
+                                      const LinkTimeouts& timeouts, const StopSignal& stop,
+                                      std::chrono::steady_clock::time_point deadline);
 
 image::ReadAll ReadFrom(os::TlsSocket* socket);
 image::WriteAll WriteTo(os::TlsSocket* socket);

@@ -137,6 +137,7 @@ class InputFeedTest : public testing::Test {
     pipe_.MakeNonBlocking(pipe_.write_end);
   }
   asio::io_context loop_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(loop_);
   std::uint64_t taken_ = 0;
   Pipe pipe_;
   InputFeed feed_;
@@ -164,10 +165,13 @@ TEST_F(InputFeedTest, HoldsWhatThePipeHasNoRoomForAndSaysSo) {
   loop_.run_for(std::chrono::milliseconds(20));
   EXPECT_EQ(read, taken_) << "nothing may be written while the rank is dumped";
   feed_.Resume();
-  while (read < text.size()) {
+  fcntl(pipe_.read_end.get(), F_SETFL, O_NONBLOCK);
+  const auto deadline = std::chrono::steady_clock::now() + seconds(20);
+  while (read < text.size() && std::chrono::steady_clock::now() < deadline) {
     loop_.run_for(std::chrono::milliseconds(1));
     read += Take(pipe_.read_end, text.size()).size();
   }
+  EXPECT_EQ(read, text.size());
   EXPECT_EQ(taken_, text.size());
 }
 

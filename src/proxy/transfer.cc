@@ -1,7 +1,5 @@
 #include "proxy/transfer.h"
 
-#include <poll.h>
-
 #include <chrono>
 #include <utility>
 
@@ -153,11 +151,11 @@ ImageReceiver::ImageReceiver(os::TlsContext tls, os::Listener listener, Options 
 ImageReceiver::~ImageReceiver() { stop_.Stop(); }
 
 void ImageReceiver::Run() {
-  Result<> result;
-  do {
+  Result<> result = RunConnection();
+  while (!result && !IsFinal(result.error()) && !stop_.stopped()) {
+    log::Warn("transfer.broken", {{"why", result.error().message}});
     result = RunConnection();
-    if (!result) log::Warn("transfer.broken", {{"why", result.error().message}});
-  } while (!result && !IsFinal(result.error()));
+  }
   if (stop_.stopped()) return;
   Result<std::uint64_t> bytes = assembler_.bytes();
   if (!result) bytes = std::unexpected(result.error());
@@ -168,13 +166,14 @@ void ImageReceiver::Run() {
 // only before anything was sent is there no hurry.
 Result<> ImageReceiver::RunConnection() {
   const bool begun = assembler_.bytes() > 0;
-  if (begun) {
-    const auto deadline = Clock::now() + options_.timeouts.image_progress;
-    if (auto came = stop_.Wait(listener_.socket.get(), POLLIN, deadline); !came)
-      return Fail(ErrorCode::kRefused, "the image connection broke and was not made again");
-  }
-  XMPI_ASSIGN_OR_RETURN(os::TlsSocket socket, AcceptImagePeer(tls_, listener_.socket,
-                                                              options_.timeouts, stop_));
+  const auto deadline =
+      begun ? Clock::now() + options_.timeouts.image_progress : Clock::time_point::max();
+  Result<os::TlsSocket> accepted =
+      AcceptImagePeer(tls_, listener_.socket, options_.timeouts, stop_, deadline);
+  if (!accepted && accepted.error().code == ErrorCode::kTimeout)
+    return Fail(ErrorCode::kRefused, "the image connection broke and was not made again");
+  if (!accepted) return std::unexpected(accepted.error());
+  os::TlsSocket socket = std::move(*accepted);
   const StopSignal::Scope scope(&stop_, &socket);
   return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_);
 }

@@ -12,6 +12,7 @@
 #include <asio.hpp>
 #include <optional>
 
+#include "image/source.h"
 #include "os/namespaces.h"
 
 namespace xmpi::proxy {
@@ -35,6 +36,7 @@ image::RankImage MakeImage(RankId rank) {
   const Fd file(openat(image.directory.get(), "pages-1.img", O_CREAT | O_WRONLY, 0600));
   const std::string bytes = Pattern(rank);
   EXPECT_EQ(write(file.get(), bytes.data(), bytes.size()), std::ssize(bytes));
+  image.manifest.files = *image::ListImageFiles(image.directory);
   return image;
 }
 
@@ -127,7 +129,6 @@ class TransferTest : public testing::Test {
   }
   void RunUntil(const std::function<bool()>& finished) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    const auto work = asio::make_work_guard(loop_);
     while (!finished() && std::chrono::steady_clock::now() < deadline)
       loop_.run_one_for(std::chrono::milliseconds(50));
     ASSERT_TRUE(finished());
@@ -147,6 +148,7 @@ class TransferTest : public testing::Test {
   }
 
   asio::io_context loop_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_ = asio::make_work_guard(loop_);
   os::Secret secret_;
   TransferId id_{"job", {1, 2, 3}};
   LinkTimeouts timeouts_;
@@ -163,7 +165,6 @@ TEST_F(TransferTest, ImagesArriveWholeHoweverLateTheyAreMade) {
   ASSERT_TRUE(*connected_) << connected_->error().message;
   sender_->Add(MakeImage(0));
   sender_->Add(MakeImage(1));
-  loop_.restart();
   loop_.run_for(std::chrono::milliseconds(50));
   EXPECT_FALSE(received_);
   sender_->Add(MakeImage(2));
