@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -69,6 +71,19 @@ pid_t InnermostPid(const std::string& status_path) {
   return 0;
 }
 
+// POSIX shared memory of the slot's own, as large as the node's: what killed ranks leave in it ends
+// with the slot.
+Result<> MountOwnSharedMemory() {
+  struct statfs info{};
+  if (statfs("/dev/shm", &info) != 0 || info.f_type != TMPFS_MAGIC) return {};
+  const std::string options =
+      std::format("mode=1777,size={}", info.f_blocks * static_cast<std::uint64_t>(info.f_bsize));
+  if (mount("shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, options.c_str()) != 0) {
+    return std::unexpected(ErrnoError("mount /dev/shm"));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<> SetUpSlotMounts() {
@@ -85,7 +100,7 @@ Result<> SetUpSlotMounts() {
   if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
     return std::unexpected(ErrnoError("mount /proc"));
   }
-  return {};
+  return MountOwnSharedMemory();
 }
 
 Result<Fd> EnterChildTimeNamespace() {

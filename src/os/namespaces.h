@@ -15,7 +15,7 @@ namespace xmpi::os {
 
 // For the first process of a new PID and mount namespace: mounts become slave, so nothing leaks
 // out; the root becomes a mount of its own where it is a plain directory (a chroot), since CRIU
-// wants to see every mount's parent; /proc is mounted anew.
+// wants to see every mount's parent; /proc and, where the node has it, /dev/shm are mounted anew.
 Result<> SetUpSlotMounts();
 
 // Children forked until LeaveChildTimeNamespace get a new time namespace whose clocks go on from
