@@ -59,8 +59,9 @@ class Lines {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return Fail(ErrorCode::kTimeout,
                   "the launcher does not answer; is it stopped, or its host overloaded?");
-    return Fail(ErrorCode::kUnreachable, "the launcher has ended; its last words are on its stderr "
-                                         "and in its event log");
+    return Fail(ErrorCode::kUnreachable,
+                "the launcher has ended; its last words are on its stderr "
+                "and in its event log");
   }
 
   const int fd_;
@@ -98,7 +99,8 @@ Result<std::string> TheOnlyJob() {
     return Fail("no job of yours runs on this host; use xmpictl where xmpiexec was started");
   std::string names;
   for (const std::string& job : jobs) names += (names.empty() ? "" : ", ") + job;
-  return Fail(ErrorCode::kUsage, std::format("there are several jobs, name one of them: {}", names));
+  return Fail(ErrorCode::kUsage,
+              std::format("there are several jobs, name one of them: {}", names));
 }
 
 }  // namespace xmpi::ctl

@@ -77,9 +77,9 @@ std::string ShowList(const std::vector<Json>& statuses) {
 }
 
 std::string ShowStatus(const Json& status) {
-  std::string text = std::format("job {}: {}, {} ranks, {} migrations so far\n\n",
-                                 Field(status, "job"), Field(status, "stage"),
-                                 Field(status, "ranks"), Field(status, "migrations"));
+  std::string text =
+      std::format("job {}: {}, {} ranks, {} migrations so far\n\n", Field(status, "job"),
+                  Field(status, "stage"), Field(status, "ranks"), Field(status, "migrations"));
   std::vector<std::vector<std::string>> rows{{"SLOT", "NODE", "EPOCH", "RANKS (PID)"}};
   for (const Json& slot : status["slots"])
     rows.push_back({Field(slot, "slot"), Field(slot, "node"), Field(slot, "epoch"), RanksOf(slot)});

@@ -12,7 +12,8 @@ using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 
 Json Status() {
-  return Json::parse(R"({"job":"heat-7","stage":"running","ranks":3,"spares":["node3"],"migrations":1,
+  return Json::parse(
+      R"({"job":"heat-7","stage":"running","ranks":3,"spares":["node3"],"migrations":1,
     "slots":[{"slot":0,"node":"node1","epoch":1,"proxy":"0.0.0","ranks":[{"rank":0,"pid":11,"exited":false}]},
              {"slot":1,"node":"node2","epoch":2,"proxy":"1.1.1","ranks":[{"rank":1,"pid":12,"exited":false},
                                                                          {"rank":2,"pid":13,"exited":true}]}],
@@ -41,7 +42,8 @@ TEST(Show, List) {
 }
 
 TEST(Show, Event) {
-  EXPECT_EQ(ShowEvent(Json::parse(R"({"event":"dump.begin","migration":1,"reason":"so it is","to":"n3"})")),
+  EXPECT_EQ(ShowEvent(Json::parse(
+                R"({"event":"dump.begin","migration":1,"reason":"so it is","to":"n3"})")),
             R"(dump.begin migration=1 reason="so it is" to=n3)");
 }
 

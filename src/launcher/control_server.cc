@@ -76,40 +76,41 @@ struct ControlServer::Client : std::enable_shared_from_this<Client> {
 ControlServer::ControlServer(asio::io_context& loop, os::ControlListener listener,
                              ControlServerEvents events)
     : loop_(loop), listener_(std::move(listener)), events_(std::move(events)), acceptor_(loop) {
-  acceptor_.assign(asio::local::stream_protocol(), fcntl(listener_.socket().get(), F_DUPFD_CLOEXEC, 0));
+  acceptor_.assign(asio::local::stream_protocol(),
+                   fcntl(listener_.socket().get(), F_DUPFD_CLOEXEC, 0));
   Accept();
 }
 
 ControlServer::~ControlServer() = default;
 
 void ControlServer::Accept() {
-  acceptor_.async_accept([this](std::error_code error,
-                                asio::local::stream_protocol::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (!error) {
-      fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
-      Fd peer(socket.native_handle());
-      const bool ours = os::PeerIsThisUser(peer);
-      peer.Release();
-      if (ours) {
-        ReadRequest(std::make_shared<Client>(std::move(socket)));
-      } else {
-        log::Warn("ctl.refused", {{"why", "another user"}});
-      }
-    }
-    Accept();
-  });
+  acceptor_.async_accept(
+      [this](std::error_code error, asio::local::stream_protocol::socket socket) {
+        if (error == asio::error::operation_aborted) return;
+        if (!error) {
+          fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+          Fd peer(socket.native_handle());
+          const bool ours = os::PeerIsThisUser(peer);
+          peer.Release();
+          if (ours) {
+            ReadRequest(std::make_shared<Client>(std::move(socket)));
+          } else {
+            log::Warn("ctl.refused", {{"why", "another user"}});
+          }
+        }
+        Accept();
+      });
 }
 
 void ControlServer::ReadRequest(std::shared_ptr<Client> client) {
-  asio::async_read_until(
-      client->socket, asio::dynamic_buffer(client->request, wire::kCtlRequestBytes), '\n',
-      [this, client](std::error_code error, std::size_t bytes) {
-        if (error == asio::error::not_found)
-          return client->Send(wire::CtlError("the request is too long"), true);
-        if (error) return;
-        OnRequest(client, std::string_view(client->request).substr(0, bytes));
-      });
+  asio::async_read_until(client->socket,
+                         asio::dynamic_buffer(client->request, wire::kCtlRequestBytes), '\n',
+                         [this, client](std::error_code error, std::size_t bytes) {
+                           if (error == asio::error::not_found)
+                             return client->Send(wire::CtlError("the request is too long"), true);
+                           if (error) return;
+                           OnRequest(client, std::string_view(client->request).substr(0, bytes));
+                         });
 }
 
 void ControlServer::OnRequest(const std::shared_ptr<Client>& client, std::string_view line) {

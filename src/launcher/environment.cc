@@ -19,9 +19,14 @@ bool IsManagers(std::string_view name) {
 // They say something that holds on this host or for this login only.
 bool IsOfThisHost(std::string_view name) {
   constexpr std::array kPrefixes = {"SSH_"sv, "XDG_SESSION_"sv, "BASH_FUNC_"sv};
-  constexpr std::array kNames = {"HOSTNAME"sv,        "HOST"sv, "PWD"sv,
-                                 "OLDPWD"sv,          "SHLVL"sv, "_"sv,
-                                 "XDG_RUNTIME_DIR"sv, "DBUS_SESSION_BUS_ADDRESS"sv};
+  constexpr std::array kNames = {"HOSTNAME"sv,
+                                 "HOST"sv,
+                                 "PWD"sv,
+                                 "OLDPWD"sv,
+                                 "SHLVL"sv,
+                                 "_"sv,
+                                 "XDG_RUNTIME_DIR"sv,
+                                 "DBUS_SESSION_BUS_ADDRESS"sv};
   return std::ranges::find(kNames, name) != kNames.end() ||
          std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
 }
@@ -44,8 +49,7 @@ bool Passes(const EnvironmentChoice& choice, const std::string& name) {
 std::map<std::string, std::string> RankEnvironment(const Options& options, const Segment& segment,
                                                    std::span<const Variable> ours,
                                                    const std::string& working_directory) {
-  const EnvironmentChoice& choice =
-      segment.environment_choice.value_or(options.environment_choice);
+  const EnvironmentChoice& choice = segment.environment_choice.value_or(options.environment_choice);
   std::map<std::string, std::string> environment;
   for (const auto& [name, value] : ours) {
     if (Passes(choice, name)) environment[name] = value;
@@ -60,8 +64,9 @@ std::map<std::string, std::string> RankEnvironment(const Options& options, const
 }
 
 std::vector<std::string> InheritedNames() {
-  return {"PATH",   "HOME",     "USER",            "LOGNAME",        "SHELL",
-          "TMPDIR", "HOSTNAME", "XDG_RUNTIME_DIR", "LD_LIBRARY_PATH"};
+  return {"PATH",           "HOME",   "USER",     "LOGNAME",
+          "SHELL",          "TMPDIR", "HOSTNAME", "XDG_RUNTIME_DIR",
+          "LD_LIBRARY_PATH"};
 }
 
 }  // namespace xmpi::launcher

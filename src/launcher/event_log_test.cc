@@ -22,8 +22,8 @@ class EventLogTest : public testing::Test {
   fs::path folder_;
 };
 
-const core::Record kRecord{"dump.begin",
-                           {{"migration", std::int64_t{3}}, {"reason", "it is \"so\"\n"}, {"to", "n2"}}};
+const core::Record kRecord{
+    "dump.begin", {{"migration", std::int64_t{3}}, {"reason", "it is \"so\"\n"}, {"to", "n2"}}};
 
 TEST_F(EventLogTest, ARecordAsTextAndAsJson) {
   EXPECT_EQ(RecordText(kRecord), R"(dump.begin migration=3 reason="it is \"so\"\n" to=n2)");
@@ -58,7 +58,8 @@ TEST_F(EventLogTest, OldLogsArePrunedAndOtherFilesAreLeft) {
   auto log = EventLog::OpenIn(folder_.string(), "new", std::chrono::system_clock::now());
   ASSERT_TRUE(log);
   std::size_t logs = 0;
-  for (const auto& entry : fs::directory_iterator(folder_)) logs += entry.path().extension() == ".jsonl";
+  for (const auto& entry : fs::directory_iterator(folder_))
+    logs += entry.path().extension() == ".jsonl";
   EXPECT_EQ(logs, EventLog::kLogsKept);
   EXPECT_TRUE(fs::exists(folder_ / "notes.txt"));
   EXPECT_TRUE(fs::exists(folder_ / "old-119.jsonl"));

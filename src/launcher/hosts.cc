@@ -1,9 +1,9 @@
 #include "launcher/hosts.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
 #include <cerrno>
+#include <charconv>
 #include <format>
 #include <fstream>
 #include <iterator>
@@ -30,8 +30,8 @@ bool IsHostName(std::string_view name) {
   if (name.contains(':') && !MayHaveColon(name)) return false;
   if (name.empty() || name.size() > kHostNameBytes || name.front() == '-') return false;
   return std::ranges::all_of(name, [](unsigned char c) {
-    return std::isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '@' || c == '%' ||
-           c >= 0x80;
+    return std::isalnum(c) || c == '.' || c == '-' || c == '_' || c == ':' || c == '@' ||
+           c == '%' || c >= 0x80;
   });
 }
 
@@ -43,7 +43,8 @@ Result<Host> ParseHost(std::string_view text) {
     host.name = text.substr(1, bracket - 1);
     const std::string_view rest = text.substr(bracket + 1);
     if (!rest.empty() && rest.front() != ':')
-      return Fail(ErrorCode::kUsage, std::format("'{}' is not of the form HOST or HOST:COUNT", text));
+      return Fail(ErrorCode::kUsage,
+                  std::format("'{}' is not of the form HOST or HOST:COUNT", text));
     count = rest.empty() ? rest : rest.substr(1);
     if (!rest.empty() && count.empty()) count = "?";
   } else if (std::ranges::count(text, ':') == 1) {
@@ -56,12 +57,11 @@ Result<Host> ParseHost(std::string_view text) {
   if (!IsHostName(host.name))
     return Fail(ErrorCode::kUsage, std::format("'{}' is not a host name", host.name));
   if (count.empty()) return host;
-  const auto [end, error] =
-      std::from_chars(count.data(), count.data() + count.size(), host.count);
+  const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), host.count);
   if (error != std::errc() || end != count.data() + count.size() || host.count == 0 ||
       host.count > kRanksLimit)
-    return Fail(ErrorCode::kUsage, std::format("'{}': the count must be a number from 1 to {}", text,
-                                               kRanksLimit));
+    return Fail(ErrorCode::kUsage,
+                std::format("'{}': the count must be a number from 1 to {}", text, kRanksLimit));
   return host;
 }
 

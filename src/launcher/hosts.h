@@ -17,8 +17,8 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-inline constexpr std::uint32_t kRanksLimit = 4096;   // what the KVS of one job is sized for
-inline constexpr std::size_t kHostNameBytes = 255;   // DNS's own limit
+inline constexpr std::uint32_t kRanksLimit = 4096;  // what the KVS of one job is sized for
+inline constexpr std::size_t kHostNameBytes = 255;  // DNS's own limit
 inline constexpr std::size_t kHostfileBytes = 4u << 20;
 
 // "h1:2,h2": one Host per occurrence. An IPv6 address with a count is written [fd00::1]:2.

@@ -16,8 +16,9 @@ TEST(Hosts, AListHasOneEntryPerOccurrence) {
 }
 
 TEST(Hosts, WhatIsNoHostIsRefusedByName) {
-  for (const char* text : {"", ",", "h1,,h2", "h1:", "h1:0", "h1:x", "h1:-1", "h1:99999", "-oProxyCommand=x",
-                           "a b", "h1;ls", "[fd00::1", "[fd00::1]2", "[fd00::1]:", "h1:2:"})
+  for (const char* text :
+       {"", ",", "h1,,h2", "h1:", "h1:0", "h1:x", "h1:-1", "h1:99999", "-oProxyCommand=x", "a b",
+        "h1;ls", "[fd00::1", "[fd00::1]2", "[fd00::1]:", "h1:2:"})
     EXPECT_FALSE(ParseHostList(text)) << text;
   EXPECT_NE(ParseHostList("h1:x").error().message.find("h1:x"), std::string::npos);
   EXPECT_FALSE(ParseHostList(std::string(300, 'h')));

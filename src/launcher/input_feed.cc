@@ -9,7 +9,8 @@ InputFeed::InputFeed(asio::io_context& loop, int fd, std::function<void(std::str
 
 void InputFeed::Start() {
   if (reader_) return;
-  reader_.emplace(loop_, fd_, [this](std::string data, bool end) { OnInput(std::move(data), end); });
+  reader_.emplace(loop_, fd_,
+                  [this](std::string data, bool end) { OnInput(std::move(data), end); });
   reader_->GiveRoom(kWindowBytes);
 }
 

@@ -57,25 +57,26 @@ Result<> Launcher::Open() {
   XMPI_ASSIGN_OR_RETURN(os::Secret secret, os::Secret::Random());
   XMPI_ASSIGN_OR_RETURN(const os::PortRange ports, os::ParsePortRange(options_.port_range));
   XMPI_ASSIGN_OR_RETURN(
-      links_, os::LinkServer::Listen(
-                  loop_, secret,
-                  {.job = job,
-                   .interface = options_.interface,
-                   .ports = ports,
-                   .timeouts = options_.link_timeouts},
-                  {.on_message = [this](ProxyId from,
-                                        wire::Envelope message) { OnMessage(from, std::move(message)); },
-                   .on_up = [this](ProxyId proxy, std::string) { proxies_->OnUp(proxy); },
-                   .on_down =
-                       [this](ProxyId proxy, std::string reason) {
-                         log::Info("link.down", {{"proxy", ToString(proxy)}, {"reason", reason}});
-                         proxies_->OnDown(proxy);
-                       },
-                   .on_lost =
-                       [this](ProxyId proxy, Error reason) {
-                         Feed(core::ProxyLost{proxy, std::move(reason.message)});
-                       },
-                   .on_stdio_room = [](ProxyId) {}}));
+      links_,
+      os::LinkServer::Listen(
+          loop_, secret,
+          {.job = job,
+           .interface = options_.interface,
+           .ports = ports,
+           .timeouts = options_.link_timeouts},
+          {.on_message = [this](ProxyId from,
+                                wire::Envelope message) { OnMessage(from, std::move(message)); },
+           .on_up = [this](ProxyId proxy, std::string) { proxies_->OnUp(proxy); },
+           .on_down =
+               [this](ProxyId proxy, std::string reason) {
+                 log::Info("link.down", {{"proxy", ToString(proxy)}, {"reason", reason}});
+                 proxies_->OnDown(proxy);
+               },
+           .on_lost =
+               [this](ProxyId proxy, Error reason) {
+                 Feed(core::ProxyLost{proxy, std::move(reason.message)});
+               },
+           .on_stdio_room = [](ProxyId) {}}));
   proxies_.emplace(loop_, options_, job, *links_, std::move(secret),
                    ProxiesEvents{.on_lost =
                                      [this](ProxyId proxy, std::string reason) {
@@ -262,8 +263,8 @@ void Launcher::OnSignal(int signal) {
   impatient_ = true;
   last_signal_ = now;
   if (again) return Quit(128 + signal);
-  Feed(core::EndOrder{128 + signal, std::format("ended by signal {} ({})", signal,
-                                                sigdescr_np(signal))});
+  Feed(core::EndOrder{128 + signal,
+                      std::format("ended by signal {} ({})", signal, sigdescr_np(signal))});
 }
 
 void Launcher::OnBrokenOutput(int error) {
@@ -278,8 +279,8 @@ void Launcher::StartJobTimeout() {
   job_timeout_.async_wait([this](std::error_code error) {
     if (error) return;
     impatient_ = true;
-    Feed(core::EndOrder{kTimeoutExitCode,
-                        std::format("the job has run for {} s, its -timeout", options_.timeout->count())});
+    Feed(core::EndOrder{kTimeoutExitCode, std::format("the job has run for {} s, its -timeout",
+                                                      options_.timeout->count())});
   });
 }
 
@@ -296,7 +297,8 @@ void Launcher::Log(const core::Record& record) {
 void Launcher::Say(const std::string& text) { stdio_->Say("xmpiexec: " + text); }
 
 std::int64_t Launcher::NowUs() const {
-  return std::chrono::duration_cast<std::chrono::microseconds>(steady_clock::now() - began_).count();
+  return std::chrono::duration_cast<std::chrono::microseconds>(steady_clock::now() - began_)
+      .count();
 }
 
 void Launcher::PrintTiming() {

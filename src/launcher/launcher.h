@@ -27,8 +27,7 @@ namespace xmpi::launcher {
 class Launcher {
  public:
   // `began` is when the program was started, for -print-timing.
-  Launcher(const Options& options, core::JobPlan plan,
-           std::chrono::steady_clock::time_point began);
+  Launcher(const Options& options, core::JobPlan plan, std::chrono::steady_clock::time_point began);
   ~Launcher();
 
   // Listens and opens what the job needs; nothing has been started when it fails.

@@ -106,7 +106,8 @@ TEST(LineMerger, NothingIsLostOrMixedOverRandomPieces) {
     std::size_t begin = 0;
     for (std::size_t end; (end = out.find('\n', begin)) != std::string::npos; begin = end + 1) {
       const std::string line = out.substr(begin, end - begin);
-      if (!line.empty()) EXPECT_EQ(line.find_first_not_of(line[0]), std::string::npos) << line;
+      if (line.empty()) continue;
+      EXPECT_EQ(line.find_first_not_of(line[0]), std::string::npos) << line;
     }
     for (const char letter : out) {
       if (letter != '\n') letters[static_cast<RankId>(letter - 'a')] += letter;

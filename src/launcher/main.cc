@@ -64,14 +64,16 @@ int Complain(const Error& error) {
 void PrintVersion() {
   std::printf(
       "xmpiexec %s\n"
-      "Runs programs of MPICH 4.2 or later (PMI-1). Ranks can move when the program is linked with\n"
+      "Runs programs of MPICH 4.2 or later (PMI-1). Ranks can move when the program is linked "
+      "with\n"
       "libxmpi (MPI Sessions) and the hosts have CRIU 4.1 or later.\n",
       XMPI_VERSION);
 }
 
 int Main(std::span<char*> words, std::chrono::steady_clock::time_point began) {
   FillStandardStreams();
-  if (!log::Init("xmpiexec")) std::fputs("xmpiexec: XMPI_LOG is none of debug, info, warn, error\n", stderr);
+  if (!log::Init("xmpiexec"))
+    std::fputs("xmpiexec: XMPI_LOG is none of debug, info, warn, error\n", stderr);
   if (auto armed = ArmFaultsFromEnvironment(); !armed) return Complain(armed.error());
   const std::vector<std::string> arguments(words.begin() + 1, words.end());
   const auto options = ParseOptions(arguments);

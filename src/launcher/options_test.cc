@@ -27,7 +27,8 @@ std::string ErrorOf(std::initializer_list<std::string> words) {
 }
 
 TEST(Options, APlainLine) {
-  const auto options = Parse({"-n", "4", "-ppn", "2", "-hosts", "h1:2,h2", "./a.out", "-n", "x y", ""});
+  const auto options =
+      Parse({"-n", "4", "-ppn", "2", "-hosts", "h1:2,h2", "./a.out", "-n", "x y", ""});
   ASSERT_TRUE(options) << options.error().message;
   ASSERT_EQ(options->segments.size(), 1u);
   EXPECT_EQ(options->segments[0].ranks, 4u);
@@ -42,12 +43,13 @@ TEST(Options, AliasesAndDoubleDashes) {
   EXPECT_EQ(Parse({"-hostfile", "f", "a"})->hostfile, "f");
   EXPECT_EQ(Parse({"--help"})->mode, Options::Mode::kHelp);
   EXPECT_EQ(Parse({"-version"})->mode, Options::Mode::kVersion);
-  EXPECT_THAT(Parse({"-n", "1", "--", "-odd-program"})->segments[0].argv, ElementsAre("-odd-program"));
+  EXPECT_THAT(Parse({"-n", "1", "--", "-odd-program"})->segments[0].argv,
+              ElementsAre("-odd-program"));
 }
 
 TEST(Options, SegmentsHaveTheirOwnOptions) {
-  const auto options = Parse({"-n", "1", "-env", "A", "1", "-wdir", "/x", "prog1", "arg", ":", "-n", "2",
-                              "-host", "h3", "-env", "B=2=3", "-envnone", "prog2"});
+  const auto options = Parse({"-n", "1", "-env", "A", "1", "-wdir", "/x", "prog1", "arg", ":", "-n",
+                              "2", "-host", "h3", "-env", "B=2=3", "-envnone", "prog2"});
   ASSERT_TRUE(options) << options.error().message;
   ASSERT_EQ(options->segments.size(), 2u);
   const Segment& first = options->segments[0];
@@ -64,8 +66,8 @@ TEST(Options, SegmentsHaveTheirOwnOptions) {
 }
 
 TEST(Options, EnvironmentValuesMayBeEmptyOrOdd) {
-  const auto options =
-      Parse({"-genv", "EMPTY", "", "-genv", "SPACES", "a b", "-genv", "UTF8", "żółw", "-genv", "E=", "a"});
+  const auto options = Parse({"-genv", "EMPTY", "", "-genv", "SPACES", "a b", "-genv", "UTF8",
+                              "żółw", "-genv", "E=", "a"});
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_THAT(options->environment, ElementsAre(Variable{"EMPTY", ""}, Variable{"SPACES", "a b"},
                                                 Variable{"UTF8", "żółw"}, Variable{"E", ""}));
@@ -74,10 +76,33 @@ TEST(Options, EnvironmentValuesMayBeEmptyOrOdd) {
 }
 
 TEST(Options, TheRest) {
-  const auto options = Parse({"-spares", "s1,s2", "-l", "-v", "-print-timing", "-bind-to", "core", "-usize",
-                              "12", "-launcher", "exec", "ip netns exec", "-iface", "eth0", "-port-range",
-                              "5000:5100", "-timeout", "30", "-timeouts", "quiesce=0.5,link_timeout=3",
-                              "-job", "heat", "-event-log", "/tmp/log", "-proxy-path", "/p", "a"});
+  const auto options = Parse({"-spares",
+                              "s1,s2",
+                              "-l",
+                              "-v",
+                              "-print-timing",
+                              "-bind-to",
+                              "core",
+                              "-usize",
+                              "12",
+                              "-launcher",
+                              "exec",
+                              "ip netns exec",
+                              "-iface",
+                              "eth0",
+                              "-port-range",
+                              "5000:5100",
+                              "-timeout",
+                              "30",
+                              "-timeouts",
+                              "quiesce=0.5,link_timeout=3",
+                              "-job",
+                              "heat",
+                              "-event-log",
+                              "/tmp/log",
+                              "-proxy-path",
+                              "/p",
+                              "a"});
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_THAT(options->spares, ElementsAre("s1", "s2"));
   EXPECT_TRUE(options->label && options->verbose && options->print_timing);
@@ -131,8 +156,9 @@ TEST(Options, NamesAreUniqueAndAllAreInTheHelp) {
   const std::string help = HelpText();
   for (const OptionHelp& row : OptionTable()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
-    if (!row.alias.empty()) EXPECT_TRUE(names.insert(row.alias).second) << row.alias;
     EXPECT_THAT(help, HasSubstr(std::string(row.name)));
+    if (row.alias.empty()) continue;
+    EXPECT_TRUE(names.insert(row.alias).second) << row.alias;
   }
 }
 

@@ -24,8 +24,9 @@ class Pool {
  public:
   void Add(Seat* seat) { seats_.push_back(seat); }
   std::uint32_t ranks_per_round() const {
-    return std::accumulate(seats_.begin(), seats_.end(), 0u,
-                           [](std::uint32_t sum, const Seat* seat) { return sum + seat->per_round; });
+    return std::accumulate(
+        seats_.begin(), seats_.end(), 0u,
+        [](std::uint32_t sum, const Seat* seat) { return sum + seat->per_round; });
   }
   bool Holds(const Seat* seat) const { return std::ranges::find(seats_, seat) != seats_.end(); }
   Seat& Next() {
@@ -76,9 +77,8 @@ class Planner {
   Pool PoolOf(const Segment& segment) {
     Pool pool;
     for (const Host& host : segment.hosts) {
-      const auto known = std::ranges::find_if(seats_, [&](const Seat& seat) {
-        return seat.node == host.name && !pool.Holds(&seat);
-      });
+      const auto known = std::ranges::find_if(
+          seats_, [&](const Seat& seat) { return seat.node == host.name && !pool.Holds(&seat); });
       pool.Add(known == seats_.end() ? NewSeat(host) : &*known);
     }
     return pool;
@@ -98,8 +98,8 @@ class Planner {
   }
 
   wire::RankSpec SpecOf(const Segment& segment, std::uint32_t appnum) const {
-    const auto folder = std::filesystem::path(around_.working_directory) /
-                        segment.working_directory.value_or(".");
+    const auto folder =
+        std::filesystem::path(around_.working_directory) / segment.working_directory.value_or(".");
     std::string working_directory = folder.lexically_normal().string();
     if (working_directory.size() > 1 && working_directory.ends_with('/'))
       working_directory.pop_back();

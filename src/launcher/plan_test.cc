@@ -45,10 +45,12 @@ TEST(Plan, WithoutHostsAllRanksAreHere) {
 }
 
 TEST(Plan, BlocksByPpnThenByCountThenOneByOne) {
-  EXPECT_EQ(Places(Plan({"-n", "8", "-ppn", "4", "-hosts", "h1,h2", "a"})), "h1: 0 1 2 3; h2: 4 5 6 7");
+  EXPECT_EQ(Places(Plan({"-n", "8", "-ppn", "4", "-hosts", "h1,h2", "a"})),
+            "h1: 0 1 2 3; h2: 4 5 6 7");
   EXPECT_EQ(Places(Plan({"-n", "5", "-hosts", "h1:3,h2:2", "a"})), "h1: 0 1 2; h2: 3 4");
   EXPECT_EQ(Places(Plan({"-n", "4", "-hosts", "h1,h2", "a"})), "h1: 0 2; h2: 1 3");
-  EXPECT_EQ(Places(Plan({"-n", "6", "-ppn", "2", "-hosts", "h1:5,h2", "a"})), "h1: 0 1 4 5; h2: 2 3");
+  EXPECT_EQ(Places(Plan({"-n", "6", "-ppn", "2", "-hosts", "h1:5,h2", "a"})),
+            "h1: 0 1 4 5; h2: 2 3");
 }
 
 TEST(Plan, WithoutNAllCountsAreFilled) {
@@ -74,8 +76,8 @@ TEST(Plan, SegmentsGoOnWhereTheLastOneEnded) {
 }
 
 TEST(Plan, ASegmentWithItsOwnHostUsesTheJobsSlotThere) {
-  EXPECT_EQ(Places(Plan({"-hosts", "h1,h2", "-n", "2", "a", ":", "-host", "h2", "-n", "2", "b", ":", "-host",
-                         "h3", "-n", "1", "c"})),
+  EXPECT_EQ(Places(Plan({"-hosts", "h1,h2", "-n", "2", "a", ":", "-host", "h2", "-n", "2", "b", ":",
+                         "-host", "h3", "-n", "1", "c"})),
             "h1: 0; h2: 1 2 3; h3: 4");
 }
 
@@ -114,8 +116,9 @@ TEST(Plan, TheEnvironmentPassesButNotWhatIsOursOrThisHosts) {
                                             {"XMPI_FD", "9"},
                                             {"PATH", "/bin"}}};
   const auto all = EnvironmentOf(Plan({"a"}, around));
-  EXPECT_EQ(all, (std::map<std::string, std::string>{
-                     {"A", "1"}, {"EMPTY", ""}, {"PATH", "/bin"}, {"PWD", "/work"}, {"UCX_TLS", "^sm"}}));
+  EXPECT_EQ(
+      all, (std::map<std::string, std::string>{
+               {"A", "1"}, {"EMPTY", ""}, {"PATH", "/bin"}, {"PWD", "/work"}, {"UCX_TLS", "^sm"}}));
   EXPECT_EQ(EnvironmentOf(Plan({"-genvnone", "a"}, around)),
             (std::map<std::string, std::string>{{"PWD", "/work"}, {"UCX_TLS", "^sm"}}));
   // Asked for by name, a host's own variable passes; a process manager's never does.
@@ -126,8 +129,8 @@ TEST(Plan, TheEnvironmentPassesButNotWhatIsOursOrThisHosts) {
 
 TEST(Plan, SettingsWinFromTheGeneralToTheSpecial) {
   const Surroundings around{.environment = {{"A", "shell"}, {"B", "shell"}, {"UCX_TLS", "tcp"}}};
-  const auto plan = Plan({"-genv", "A", "job", "-genv", "B", "job", "-n", "1", "-env", "B", "mine", "a", ":",
-                          "-envnone", "b"},
+  const auto plan = Plan({"-genv", "A", "job", "-genv", "B", "job", "-n", "1", "-env", "B", "mine",
+                          "a", ":", "-envnone", "b"},
                          around);
   auto first = EnvironmentOf(plan, 0, 0);
   EXPECT_EQ(first["A"], "job");

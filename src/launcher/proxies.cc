@@ -127,8 +127,8 @@ void Proxies::OnShellEnded(ProxyId id, Result<> how) {
   // Not from inside its own callback.
   asio::post(loop_, [shell = std::shared_ptr<os::RemoteShell>(std::move(proxy.shell))] {});
   if (proxy.stopped) return Erase(id);
-  log::Info("proxy.shell_ended", {{"proxy", ToString(id)},
-                                  {"how", how ? "exit code 0" : how.error().message}});
+  log::Info("proxy.shell_ended",
+            {{"proxy", ToString(id)}, {"how", how ? "exit code 0" : how.error().message}});
   if (proxy.was_up) return LoseIfGone(id, proxy);
   events_.on_lost(id, how ? "xmpi-proxy ended before it had connected" : how.error().message);
 }

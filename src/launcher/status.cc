@@ -84,9 +84,8 @@ Json ResultJson(const core::MigrationResult& result) {
         Milliseconds(result.phases_us[phase]);
   Json ranks = Json::array();
   for (const core::MovedRank& rank : result.ranks)
-    ranks.push_back({{"rank", rank.rank},
-                     {"pid_before", rank.pid_before},
-                     {"pid_after", rank.pid_after}});
+    ranks.push_back(
+        {{"rank", rank.rank}, {"pid_before", rank.pid_before}, {"pid_after", rank.pid_after}});
   return {{"ok", result.ok},
           {"reason", result.reason},
           {"migration", result.migration},

@@ -94,10 +94,8 @@ void Stdio::Say(std::string line) {
 void Stdio::Write(Output& output, std::string bytes, const ProxyId* from) {
   const std::size_t size = bytes.size();
   unwritten_bytes_ += size;
-  Pending pending{.number = output.writer->Write(std::move(bytes)),
-                  .proxy = {},
-                  .credit = 0,
-                  .bytes = size};
+  Pending pending{
+      .number = output.writer->Write(std::move(bytes)), .proxy = {}, .credit = 0, .bytes = size};
   if (from != nullptr) {
     Proxy& proxy = proxies_[*from];
     ++proxy.owed;

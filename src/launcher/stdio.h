@@ -41,8 +41,8 @@ class Stdio {
   // While on: what the proxy sends is acknowledged at once and kept here, whoever reads ours.
   void SetDraining(ProxyId proxy, bool on);
 
-  // From now on everything is acknowledged at once, whoever reads ours; what goes past kKeptBytes is
-  // dropped. For an end that cannot wait.
+  // From now on everything is acknowledged at once, whoever reads ours; what goes past kKeptBytes
+  // is dropped. For an end that cannot wait.
   void Hurry();
   static constexpr std::size_t kKeptBytes = 64u << 20;
 

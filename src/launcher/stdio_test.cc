@@ -28,6 +28,12 @@ class StdioTest : public testing::Test {
     MakePipe(&out_, &out_write_);
     MakePipe(&err_, &err_write_);
   }
+  // The writer must be idle before its pipe's number goes to the next test.
+  ~StdioTest() override {
+    bool finished = !stdio_;
+    if (stdio_) stdio_->Finish([&] { finished = true; });
+    EXPECT_TRUE(RunUntil([&] { return finished; }));
+  }
 
   static void MakePipe(Fd* read_end, Fd* write_end) {
     int ends[2];
@@ -65,6 +71,7 @@ class StdioTest : public testing::Test {
   }
 
   void Read() {
+    if (!out_) return;
     char buffer[65536];
     for (ssize_t n; (n = read(out_.get(), buffer, sizeof buffer)) > 0;)
       out_text_.append(buffer, static_cast<std::size_t>(n));
@@ -73,6 +80,7 @@ class StdioTest : public testing::Test {
   }
 
   asio::io_context loop_;
+  asio::executor_work_guard<asio::io_context::executor_type> busy_{loop_.get_executor()};
   Fd out_, out_write_, err_, err_write_;
   std::optional<Stdio> stdio_;
   std::map<ProxyId, std::size_t> acks_, drained_;

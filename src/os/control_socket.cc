@@ -21,8 +21,8 @@ constexpr std::string_view kSuffix = ".sock";
 Result<sockaddr_un> AddressOf(const std::string& path) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (path.size() >= sizeof address.sun_path)
-    return Fail(std::format("{} is too long for a socket's name; set XDG_RUNTIME_DIR to a shorter one",
-                            path));
+    return Fail(std::format(
+        "{} is too long for a socket's name; set XDG_RUNTIME_DIR to a shorter one", path));
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   return address;
 }
@@ -36,9 +36,10 @@ Result<> CheckFolder(const std::string& folder) {
   struct stat found{};
   if (lstat(folder.c_str(), &found) != 0) return std::unexpected(ErrnoError(folder));
   if (!S_ISDIR(found.st_mode) || found.st_uid != geteuid() || (found.st_mode & 077) != 0)
-    return Fail(std::format("{} must be a folder of yours with mode 0700; remove it, or set "
-                            "XDG_RUNTIME_DIR to a folder of your own",
-                            folder));
+    return Fail(
+        std::format("{} must be a folder of yours with mode 0700; remove it, or set "
+                    "XDG_RUNTIME_DIR to a folder of your own",
+                    folder));
   return {};
 }
 
@@ -62,6 +63,17 @@ Result<Fd> Connect(const std::string& path) {
   return socket;
 }
 
+// The folder may go between making it and using it: another job has just ended.
+int BindIn(const Fd& socket, const sockaddr_un& address) {
+  const auto* plain = reinterpret_cast<const sockaddr*>(&address);
+  int result = -1;
+  for (int tries = 0; tries < 10 && result != 0; ++tries) {
+    result = bind(socket.get(), plain, sizeof address);
+    if (result == 0 || errno != ENOENT || !MakeFolder(ControlFolder())) break;
+  }
+  return result;
+}
+
 }  // namespace
 
 std::string ControlFolder() {
@@ -74,21 +86,24 @@ ControlListener::ControlListener(Fd socket, std::string path)
     : socket_(std::move(socket)), path_(std::move(path)) {}
 
 ControlListener::~ControlListener() {
-  if (socket_) unlink(path_.c_str());
+  if (!socket_) return;
+  unlink(path_.c_str());
+  rmdir(ControlFolder().c_str());  // when this was the last job
 }
 
 Result<ControlListener> ControlListener::Listen(std::string_view job) {
   XMPI_RETURN_IF_ERROR(MakeFolder(ControlFolder()));
   std::string path = PathOf(job);
   if (Connect(path))
-    return Fail(ErrorCode::kRefused,
-                std::format("a job named {} is running already; choose another name with -job", job));
+    return Fail(
+        ErrorCode::kRefused,
+        std::format("a job named {} is running already; choose another name with -job", job));
   XMPI_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return std::unexpected(ErrnoError("socket"));
   // The mode goes on before anybody can connect: listen comes last.
-  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      chmod(path.c_str(), 0600) != 0 || listen(socket.get(), 16) != 0)
+  if (BindIn(socket, address) != 0 || chmod(path.c_str(), 0600) != 0 ||
+      listen(socket.get(), 16) != 0)
     return std::unexpected(ErrnoError(path));
   return ControlListener(std::move(socket), std::move(path));
 }
@@ -116,7 +131,9 @@ Result<std::vector<std::string>> ControlJobs() {
     if (entry.path().extension() != kSuffix) continue;
     if (Connect(entry.path().string())) jobs.push_back(entry.path().stem().string());
   }
-  if (error) return Fail(std::format("{}: {}", folder, error.message()));
+  if (error && error != std::errc::no_such_file_or_directory)
+    return Fail(std::format("{}: {}", folder, error.message()));
+  rmdir(folder.c_str());  // when only dead launchers had left something in it
   std::ranges::sort(jobs);
   return jobs;
 }

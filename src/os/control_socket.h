@@ -1,6 +1,7 @@
 // Where the launcher of each job of this user can be talked to: Unix sockets JOB.sock, mode 0600,
 // in a folder of mode 0700 that nobody else owns. A socket whose launcher is dead is removed by
-// whoever finds it. Only names and descriptors here; what is said is wire/ctl.h's.
+// whoever finds it, and the folder with the last one. Only names and descriptors here; what is said
+// is wire/ctl.h's.
 #pragma once
 
 #include <string>

@@ -40,7 +40,7 @@ TEST_F(ControlSocket, AJobIsListedWhileItsLauncherListens) {
     EXPECT_EQ(parent.st_mode & 0777, 0700u);
   }
   EXPECT_TRUE(ControlJobs()->empty());
-  EXPECT_TRUE(fs::is_empty(ControlFolder()));
+  EXPECT_FALSE(fs::exists(ControlFolder())) << "nothing is left of the last job";
 }
 
 TEST_F(ControlSocket, ANameIsTakenOnce) {
@@ -59,7 +59,9 @@ TEST_F(ControlSocket, ASocketOfADeadLauncherIsRemovedAndItsNameFreeAgain) {
   const std::string path = listener->path();
   const std::string aside = path + ".aside";
   fs::rename(path, aside);
-  { const ControlListener gone = std::move(*listener); }
+  {
+    const ControlListener gone = std::move(*listener);
+  }
   fs::rename(aside, path);
   EXPECT_TRUE(ControlJobs()->empty());
   EXPECT_FALSE(fs::exists(path));

@@ -70,20 +70,14 @@ std::string ToLine(const Bootstrap& bootstrap) {
 #define XMPI_TO_JSON(name, default_ms) timeouts[#name] = bootstrap.timeouts.name.count();
   XMPI_LINK_TIMEOUTS(XMPI_TO_JSON)
 #undef XMPI_TO_JSON
-  const Json object = {{"version", bootstrap.version},
-                       {"job", bootstrap.job},
-                       {"slot", bootstrap.proxy.slot},
-                       {"migration", bootstrap.proxy.migration},
-                       {"attempt", bootstrap.proxy.attempt},
-                       {"node", bootstrap.node},
-                       {"addresses", bootstrap.addresses},
-                       {"port", bootstrap.port},
-                       {"secret", bootstrap.secret_hex},
-                       {"timeouts_ms", timeouts},
-                       {"interface", bootstrap.interface},
-                       {"port_range", bootstrap.port_range},
-                       {"log_level", bootstrap.log_level},
-                       {"fault", bootstrap.fault}};
+  const Json object = {
+      {"version", bootstrap.version},       {"job", bootstrap.job},
+      {"slot", bootstrap.proxy.slot},       {"migration", bootstrap.proxy.migration},
+      {"attempt", bootstrap.proxy.attempt}, {"node", bootstrap.node},
+      {"addresses", bootstrap.addresses},   {"port", bootstrap.port},
+      {"secret", bootstrap.secret_hex},     {"timeouts_ms", timeouts},
+      {"interface", bootstrap.interface},   {"port_range", bootstrap.port_range},
+      {"log_level", bootstrap.log_level},   {"fault", bootstrap.fault}};
   return object.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 

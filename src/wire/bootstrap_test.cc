@@ -45,9 +45,9 @@ TEST(Bootstrap, ComesBackAsItWasWritten) {
 
 TEST(Bootstrap, EveryFieldIsNeededAndNamedButNeverShown) {
   const std::string line = ToLine(Example());
-  for (const char* field : {"version", "job", "slot", "migration", "attempt", "node", "addresses",
-                            "port", "secret", "timeouts_ms", "interface", "port_range",
-                            "log_level", "fault"}) {
+  for (const char* field :
+       {"version", "job", "slot", "migration", "attempt", "node", "addresses", "port", "secret",
+        "timeouts_ms", "interface", "port_range", "log_level", "fault"}) {
     std::string damaged = line;
     const std::string key = std::string("\"") + field + "\"";
     damaged.replace(damaged.find(key), key.size(), "\"x\"");

@@ -18,7 +18,8 @@ std::string Line(const char* kind, const Json& body) {
 
 Result<std::string> NodeOf(const Json& object, const char* field) {
   const auto found = object.find(field);
-  if (found == object.end() || !found->is_string() || found->get_ref<const std::string&>().empty() ||
+  if (found == object.end() || !found->is_string() ||
+      found->get_ref<const std::string&>().empty() ||
       found->get_ref<const std::string&>().size() > kNodeBytes)
     return Fail(ErrorCode::kProtocol, std::format("the request has no usable '{}'", field));
   return found->get<std::string>();

@@ -26,7 +26,7 @@ inline constexpr std::size_t kCtlReplyBytes = 16u << 20;  // the status of 4096 
 struct CtlRequest {
   enum class Command { kStatus, kEvacuate, kCancel };
   Command command = Command::kStatus;
-  std::string node{};              // evacuate
+  std::string node{};               // evacuate
   std::optional<std::string> to{};  // evacuate
 };
 

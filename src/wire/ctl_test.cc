@@ -29,9 +29,9 @@ TEST(Ctl, EvacuateWithoutTargetLeavesItOpen) {
 }
 
 TEST(Ctl, BadRequestsAreErrors) {
-  for (const char* line :
-       {"", "x", "[]", "{}", R"({"command":3})", R"({"command":"fly"})", R"({"command":"evacuate"})",
-        R"({"command":"evacuate","node":""})", R"({"command":"evacuate","node":"a","to":1})"})
+  for (const char* line : {"", "x", "[]", "{}", R"({"command":3})", R"({"command":"fly"})",
+                           R"({"command":"evacuate"})", R"({"command":"evacuate","node":""})",
+                           R"({"command":"evacuate","node":"a","to":1})"})
     EXPECT_FALSE(ParseCtlRequest(line)) << line;
   EXPECT_FALSE(ParseCtlRequest(std::string(kCtlRequestBytes + 1, ' ')));
 }

@@ -61,7 +61,7 @@ ended 137
 all_clean
 expect_eq "$(node node5 pgrep -c 'ssh$' || true)" 0 "remote shells left on the launcher's host"
 expect_eq "$(node node5 xmpictl list)" "no job of yours runs on this host"
-expect_eq "$(node node5 sh -c 'ls /tmp/xmpi-0')" "" "control sockets of dead launchers"
+node node5 test ! -e /tmp/xmpi-0 || fail "control sockets of dead launchers are left"
 
 step "kill -9 of a proxy"
 start
@@ -100,5 +100,4 @@ expect_eq "$(cat "$TEST_DIR/err")" "" "words on stderr"
 all_clean
 
 step "nothing is left where the launcher ran"
-node node5 sh -c 'rmdir /tmp/xmpi-0 2>/dev/null || ls /tmp/xmpi-0'
 expect_clean node5
