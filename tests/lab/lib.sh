@@ -63,7 +63,8 @@ node_leftovers() {
   # shellcheck disable=SC2016 # expanded on the node
   node "$1" bash -c '
     ps -eo pid=,ppid=,args= | awk -v own=$$ "\$1 != own && \$2 != own && \$1 != 1 && !/sshd: |defunct>/"
-    find /dev/shm /dev/mqueue /tmp /run -mindepth 1 ! -path /run/lock ! -path /run/sshd ! -path /run/sshd.pid ! -path /run/criu.kdat'
+    find /dev/shm /dev/mqueue /tmp /run -mindepth 1 ! -path /run/lock ! -path /run/sshd ! -path /run/sshd.pid ! -path /run/criu.kdat \
+      ! -path "$0" ! -path "$0/*"' "$XMPI_BUILD"
 }
 
 nothing_left_on() { [[ -z $(node_leftovers "$1") ]]; }

@@ -1,0 +1,173 @@
+/* witness: a job that tells what it sees, for tests that watch it from outside while it moves. Each rank writes
+ * numbered lines without a gap, so that a lost, doubled or disordered one shows, and stops the job when a clock
+ * goes back or jumps, when a step is done twice, or when the world changes. The state is mixed among all ranks as
+ * in ring, and its checksum comes last.
+ *
+ *   witness (-steps N | -until FILE) [-pause MICROSECONDS] [-lines PER_STEP] [-read PER_STEP]
+ *           [-slow MILLISECONDS] [-listen RANK] [-open FILE RANK]
+ *
+ *   -lines    "RANK out N" on stdout and "RANK err N" on stderr, N from 0
+ *   -read     rank 0 reads so many numbered lines of standard input per step until its end, and checks them
+ *   -slow     the last rank needs so long for each step
+ *   -listen   that rank holds a listening TCP socket, which no dump can carry
+ *   -open     that rank holds FILE open for writing
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include <xmpi.h>
+
+enum { kCount = 512, kMostSeconds = 60 };
+
+static struct {
+  long steps, lines, read;
+  int pause_us, slow_ms, listen_rank, open_rank;
+  const char *until, *open_file;
+} options = {.listen_rank = -1, .open_rank = -1};
+
+static int rank, size;
+
+static void Fail(const char *text) {
+  fprintf(stderr, "witness: rank %d: %s\n", rank, text);
+  XMPI_Abort(XMPI_COMM_WORLD, 3);
+}
+
+static void ParseOptions(int argc, char **argv) {
+  for (int i = 1; i < argc; i += 2) {
+    const char *value = i + 1 < argc ? argv[i + 1] : "";
+    if (strcmp(argv[i], "-steps") == 0) options.steps = atol(value);
+    else if (strcmp(argv[i], "-until") == 0) options.until = value;
+    else if (strcmp(argv[i], "-pause") == 0) options.pause_us = atoi(value);
+    else if (strcmp(argv[i], "-lines") == 0) options.lines = atol(value);
+    else if (strcmp(argv[i], "-read") == 0) options.read = atol(value);
+    else if (strcmp(argv[i], "-slow") == 0) options.slow_ms = atoi(value);
+    else if (strcmp(argv[i], "-listen") == 0) options.listen_rank = atoi(value);
+    else if (strcmp(argv[i], "-open") == 0 && i + 2 < argc) {
+      options.open_file = value;
+      options.open_rank = atoi(argv[++i + 1]);
+    } else Fail("what is that option? see the top of witness.c");
+  }
+}
+
+static void Hold(void) {
+  if (rank == options.listen_rank) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in any = {.sin_family = AF_INET};
+    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof any) != 0 || listen(fd, 1) != 0)
+      Fail("no TCP socket");
+  }
+  if (rank == options.open_rank && open(options.open_file, O_WRONLY | O_CREAT, 0600) < 0)
+    Fail("no file to hold");
+}
+
+static double Monotonic(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void CheckClocks(void) {
+  static double monotonic, wtime;
+  const double now = Monotonic(), mpi = MPI_Wtime();
+  if (monotonic != 0 && now < monotonic) Fail("CLOCK_MONOTONIC went back");
+  if (monotonic != 0 && now > monotonic + kMostSeconds) Fail("CLOCK_MONOTONIC jumped");
+  if (monotonic != 0 && (mpi < wtime || mpi > wtime + kMostSeconds)) Fail("MPI_Wtime jumped");
+  monotonic = now;
+  wtime = mpi;
+}
+
+static void CheckWorld(void) {
+  int rank_now, size_now;
+  MPI_Comm_rank(XMPI_COMM_WORLD, &rank_now);
+  MPI_Comm_size(XMPI_COMM_WORLD, &size_now);
+  if (rank_now != rank || size_now != size) Fail("the world has changed");
+}
+
+static void TellHost(long step) {
+  static char last[256];
+  char now[256];
+  gethostname(now, sizeof now);
+  if (strcmp(last, now) == 0) return;
+  strcpy(last, now);
+  printf("%d host %s from step %ld\n", rank, now, step);
+  fflush(stdout);
+}
+
+static void WriteLines(void) {
+  static long next;
+  for (long i = 0; i < options.lines; ++i, ++next) {
+    printf("%d out %ld\n", rank, next);
+    fprintf(stderr, "%d err %ld\n", rank, next);
+  }
+  fflush(stdout);
+}
+
+static long ReadLines(void) {
+  static long next;
+  char line[64];
+  for (long i = 0; rank == 0 && i < options.read && fgets(line, sizeof line, stdin) != NULL; ++i, ++next) {
+    if (atol(line) != next) Fail("a line of standard input is missing, doubled or out of order");
+  }
+  return next;
+}
+
+static void Compute(long step, double *mine) {
+  double left[kCount], sum = 0, total;
+  MPI_Sendrecv(mine, kCount, MPI_DOUBLE, (rank + 1) % size, 1, left, kCount, MPI_DOUBLE,
+               (rank + size - 1) % size, 1, XMPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  for (int i = 0; i < kCount; ++i) sum += mine[i] = sin(mine[i] + 0.7 * left[i]);
+  MPI_Allreduce(&sum, &total, 1, MPI_DOUBLE, MPI_SUM, XMPI_COMM_WORLD);
+  mine[step % kCount] += 1e-3 * total;
+}
+
+static int Over(long step) {
+  int over = options.until == NULL ? step + 1 >= options.steps : access(options.until, F_OK) == 0;
+  MPI_Bcast(&over, 1, MPI_INT, 0, XMPI_COMM_WORLD);
+  return over;
+}
+
+static uint64_t Checksum(const double *mine) {
+  uint64_t sum = 0xcbf29ce484222325u + (uint64_t)rank, all;
+  for (size_t i = 0; i < kCount * sizeof *mine; ++i)
+    sum = (sum ^ ((const unsigned char *)mine)[i]) * 0x100000001b3u;
+  MPI_Allreduce(&sum, &all, 1, MPI_UINT64_T, MPI_BXOR, XMPI_COMM_WORLD);
+  return all;
+}
+
+int main(int argc, char **argv) {
+  double mine[kCount];
+  long step = 0, moves = 0, lines_read = 0;
+  if (XMPI_Init(&argc, &argv) != MPI_SUCCESS) return 2;
+  MPI_Comm_rank(XMPI_COMM_WORLD, &rank);
+  MPI_Comm_size(XMPI_COMM_WORLD, &size);
+  ParseOptions(argc, argv);
+  Hold();
+  for (int i = 0; i < kCount; ++i) mine[i] = sin(rank + 0.001 * i);
+  for (int over = 0; !over; ++step) {
+    int rebuilt;
+    TellHost(step);
+    CheckClocks();
+    CheckWorld();
+    Compute(step, mine);
+    WriteLines();
+    lines_read = ReadLines();
+    if (rank == size - 1) usleep((useconds_t)options.slow_ms * 1000);
+    usleep((useconds_t)options.pause_us);
+    over = Over(step);
+    XMPI_Quiesce(&rebuilt);
+    moves += rebuilt;
+  }
+  const uint64_t checksum = Checksum(mine);
+  if (rank == 0)
+    printf("steps %ld rebuilt %ld read %ld checksum 0x%016" PRIx64 "\n", step, moves, lines_read, checksum);
+  XMPI_Finalize();
+  return 0;
+}
