@@ -13,12 +13,13 @@ start() {
   shift 2
   rm -f "$STOP"
   : >"$TEST_DIR/out"
-  node $HEAD xmpiexec -job $JOB -n "$ranks" -ppn "$per_node" -hosts node1,node2 "${LAUNCH[@]}" \
+  node $HEAD "${start_env[@]}" xmpiexec -job $JOB -n "$ranks" -ppn "$per_node" -hosts node1,node2 "${LAUNCH[@]}" \
     witness -until "$STOP" "$@" <"${INPUT:-/dev/null}" >"$TEST_DIR/out" 2>"$TEST_DIR/err" &
   job=$!
   wait_for 60 grep -qs "host node" "$TEST_DIR/out"
 }
 LAUNCH=()
+start_env=()
 
 # move FROM TO: it works.
 move() {
