@@ -58,13 +58,14 @@ expect_status() {
 fresh_lab() { lab reset; }
 
 # node_leftovers NODE: what a run must not leave: processes besides init and sshd, shared memory, files
-# in /tmp and /run. Prints nothing when the node is clean.
+# in /tmp and /run. Prints nothing when the node is clean. -xdev and -empty: the checkout and the build tree
+# are mounted there, perhaps below /tmp.
 node_leftovers() {
   # shellcheck disable=SC2016 # expanded on the node
   node "$1" bash -c '
     ps -eo pid=,ppid=,args= | awk -v own=$$ "\$1 != own && \$2 != own && \$1 != 1 && !/sshd: |defunct>/"
-    find /dev/shm /dev/mqueue /tmp /run -mindepth 1 ! -path /run/lock ! -path /run/sshd ! -path /run/sshd.pid ! -path /run/criu.kdat \
-      ! -path "$0" ! -path "$0/*"' "$XMPI_BUILD"
+    find /dev/shm /dev/mqueue /tmp /run -xdev -mindepth 1 \( ! -type d -o -empty \) \
+      ! -path /run/lock ! -path /run/sshd ! -path /run/sshd.pid ! -path /run/criu.kdat'
 }
 
 nothing_left_on() { [[ -z $(node_leftovers "$1") ]]; }
