@@ -158,6 +158,10 @@ void Coordinator::OnEvent(const ProxyLost& lost) {
   const auto found = proxies_.find(lost.proxy);
   if (found == proxies_.end()) return;
   const ProxyRole role = found->second.role;
+  if (stage_ == JobStage::kEnding && role == ProxyRole::kSeat && found->second.connected) {
+    // Perhaps the cause of all: its ranks' peers may have noticed before its link did.
+    actions_.push_back(Tell{std::format("{} is lost, too: {}", Place(lost.proxy.slot), lost.reason)});
+  }
   if (role == ProxyRole::kFormer || stage_ == JobStage::kEnding) return Forget(lost.proxy);
   Log("proxy.lost", {{"slot", static_cast<std::int64_t>(lost.proxy.slot)},
                      {"node", found->second.node},
