@@ -4,7 +4,7 @@
 set -euo pipefail
 CHECKOUT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 export XMPI_LAB=bench-launch
-JSON=""
+JSON=/dev/stdout
 PAIRS=9
 RANKS=64
 while (($# > 0)); do
@@ -17,9 +17,6 @@ while (($# > 0)); do
 done
 lab() { "$CHECKOUT/dev" lab "$@"; }
 trap 'lab down >/dev/null' EXIT
-lab up -n 4
-out=$(mktemp)
+lab up -n 4 >&2
 lab exec node1 "$CHECKOUT/bench/launch_pairs.py" --pairs "$PAIRS" --ranks "$RANKS" \
-  --hello "$XMPI_BUILD/tests/programs/launch_hello_c" >"$out"
-[[ -z $JSON ]] || cp "$out" "$JSON"
-rm -f "$out"
+  --hello "$XMPI_BUILD/tests/programs/launch_hello_c" >"$JSON"

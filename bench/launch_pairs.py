@@ -2,18 +2,16 @@
 """The measuring part of `./dev bench launch`, run on node1: takes turns between xmpiexec and mpiexec.hydra and
 writes one JSON object to stdout; progress goes to stderr. Times are start to end in seconds."""
 import argparse
-import datetime
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 
+from pairs import VARIABLES, alternate, circumstances
+
 HOSTS = "node1,node2,node3,node4"
-# What xmpiexec sets by itself, and what the lab sets because ranks outnumber cores.
-VARIABLES = {"UCX_TLS": "^sm", "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "1"}
 
 
 def command(launcher, ranks, program):
@@ -31,15 +29,10 @@ def seconds(argv, lines):
 
 
 def compare(name, ranks, program, lines, pairs):
-    ours, theirs = [], []
-    launchers = [("xmpiexec", ours), ("mpiexec.hydra", theirs)]
-    for launcher, _ in launchers:
-        seconds(command(launcher, ranks, program), lines)  # warm-up
-    for pair in range(pairs):
-        for launcher, times in launchers if pair % 2 == 0 else launchers[::-1]:
-            times.append(seconds(command(launcher, ranks, program), lines))
-        print(f"{name} {pair + 1}/{pairs}: xmpiexec {ours[-1]:.3f} s, mpiexec.hydra {theirs[-1]:.3f} s",
-              file=sys.stderr)
+    def run(launcher):
+        return seconds(command(launcher, ranks, program), lines)
+
+    ours, theirs = alternate(name, "s", run, pairs)
     ratios = [a / b for a, b in zip(ours, theirs)]
     return {
         "command": command("xmpiexec", ranks, program),
@@ -57,16 +50,13 @@ def main():
     words = parser.parse_args()
     hello = compare("hello", words.ranks, words.hello, words.ranks, words.pairs)
     true = compare("true", words.ranks, "/bin/true", 0, words.pairs)
-    version = subprocess.run(["mpichversion"], capture_output=True, text=True, check=False).stdout
     json.dump({
         "ratio_median": hello["ratio_median"],
         "true_ratio_median": true["ratio_median"],
         "hello": hello,
         "true": true,
         "ranks": words.ranks, "hosts": 4, "pairs": words.pairs, "variables": VARIABLES,
-        "mpich": version.split("\n")[0].split()[-1] if version else "",
-        "machine": {"system": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg()},
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        **circumstances(),
     }, sys.stdout, indent=2)
     print()
     print(f"median ratio: hello {hello['ratio_median']:.3f}, true {true['ratio_median']:.3f}", file=sys.stderr)

@@ -42,6 +42,29 @@ inline constexpr std::size_t kJobNameBytes = 64;
 inline constexpr std::size_t kShellStderrBytes = 16u << 10;
 inline constexpr std::size_t kShellLineBytes = 4u << 10;
 
+// Patience with what is not a peer's link or a phase of a migration.
+
+// An unfinished line of output is shown after one to two of these: before a person wonders.
+inline constexpr std::chrono::milliseconds kUnfinishedLineTick{50};
+// After a signal or a timeout nobody may be left to read what the ranks wrote.
+inline constexpr std::chrono::seconds kReaderPatience{1};
+// A second signal within this means: now.
+inline constexpr std::chrono::seconds kSecondSignal{1};
+// A connection that drops at the start is redialled within this, if anybody is left to redial.
+inline constexpr std::chrono::seconds kRedialGrace{1};
+// From a proxy's last word to the end of its remote shell.
+inline constexpr std::chrono::seconds kShellGrace{2};
+// How long a shell's stderr may stay open after its end: something behind it may hold it for ever.
+inline constexpr std::chrono::milliseconds kStderrGrace{500};
+// A slot's init says hello in milliseconds; past this something is wrong with the node.
+inline constexpr std::chrono::seconds kSlotStart{10};
+// criu's probe of the kernel, cold.
+inline constexpr std::chrono::seconds kCriuCheck{30};
+// The stop that a dump leaves behind may come just after criu's answer.
+inline constexpr std::chrono::seconds kDumpSettles{5};
+// xmpictl waits this long for a launcher to take its order.
+inline constexpr std::chrono::seconds kLauncherAnswer{10};
+
 }  // namespace xmpi::limits
 
 namespace xmpi {

@@ -1,4 +1,4 @@
-// The proxy's machine: one slot's ranks, between the launcher and the ranks. It reduces what the
+// The proxy's machine: one slot's ranks, between the launcher and the ranks. It gathers what the
 // ranks say (paper 4.3 steps 4 to 8), serves PMI through pmi::Server, and orders dump, transfer and
 // restore of the shell. No IO. A candidate is an Agent that begins without ranks and gets them by
 // restore; it speaks only under its attempt until the launcher continues it with an epoch.

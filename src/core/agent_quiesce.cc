@@ -1,5 +1,5 @@
-// The proxy's part of quiesce and reconnect: it passes the launcher's words to each rank, reduces
-// the notice's answers with max, and passes on what each rank reports.
+// The proxy's part of quiesce and reconnect: it passes the launcher's words to each rank,
+// gathers the answers to a notice, and passes on what each rank reports.
 #include <algorithm>
 
 #include "core/agent.h"
@@ -38,16 +38,12 @@ void Agent::OnNotice(const wire::Notice&) {
 }
 
 void Agent::SendNoticedIfAll() {
-  const bool all = std::ranges::all_of(ranks_, [](const auto& each) { return each.second.noticed; });
+  const bool all =
+      std::ranges::all_of(ranks_, [](const auto& each) { return each.second.noticed; });
   if (!all) return;
   wire::Envelope envelope;
   wire::Noticed& noticed = *envelope.mutable_noticed();
-  std::uint64_t highest = 0;
-  for (const auto& [rank, state] : ranks_) {
-    highest = std::max(highest, state.passed);
-    noticed.add_passed(state.passed);
-  }
-  noticed.set_max_passed(highest);
+  for (const auto& [rank, state] : ranks_) noticed.add_passed(state.passed);
   Send(std::move(envelope));
 }
 

@@ -9,7 +9,7 @@ namespace xmpi::core {
 
 void Coordinator::EnterNotice() {
   wire::Envelope envelope;
-  envelope.mutable_notice()->set_signal(plan_.quiesce_signal);
+  envelope.mutable_notice();
   SendAllSlots(envelope);
 }
 
@@ -18,7 +18,8 @@ void Coordinator::OnNoticed(SlotId slot, const wire::Noticed& noticed) {
   for (std::size_t i = 0; i < specs.size(); ++i) {
     RankProgress& rank = migration_->ranks[specs[i].rank()];
     rank.noticed = true;
-    rank.passed = static_cast<int>(i) < noticed.passed_size() ? noticed.passed(static_cast<int>(i)) : 0;
+    rank.passed =
+        static_cast<int>(i) < noticed.passed_size() ? noticed.passed(static_cast<int>(i)) : 0;
   }
   if (migration_->step != Step::kNotice || !EveryRank(&RankProgress::noticed)) return;
   std::uint64_t highest = 0;

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/limits.h"
 #include "criu/criu_log.h"
 #include "criu/criu_request.h"
 #include "criu/process_tree.h"
@@ -32,8 +33,6 @@ using std::chrono::microseconds;
 constexpr std::size_t kLogTailBytes = 64u << 10;
 constexpr int kMaxParallel = 8;
 constexpr pid_t kPidsForCriu = 2000;  // what criu and its helpers may take, with room to spare
-constexpr std::chrono::seconds kCheckTimeout{30};
-constexpr std::chrono::seconds kSettleTimeout{5};
 
 // The cause as CRIU tells it: the answer's message is its first error line, the log has more.
 std::string Cause(const Result<rpc::criu_resp>& answer, const std::string& log) {
@@ -165,7 +164,7 @@ namespace {
 
 Result<Preflight> RunCheck(Result<Swrk> swrk) {
   if (!swrk) return std::unexpected(swrk.error());
-  const auto deadline = Clock::now() + kCheckTimeout;
+  const auto deadline = Clock::now() + limits::kCriuCheck;
   XMPI_ASSIGN_OR_RETURN(rpc::criu_resp version, Exchange(*swrk, VersionMessage(), deadline));
   XMPI_ASSIGN_OR_RETURN(rpc::criu_resp features, Exchange(*swrk, FeatureMessage(), deadline));
   Preflight preflight;
@@ -205,10 +204,10 @@ struct DumpWork {
     done->log = LogTail(log, kLogTailBytes);
     if (!answer || !answer->success()) {
       AwaitEnd(swrk);  // only with criu's end is nobody traced any more
-      WaitSettled(proc_fd, request.pid, false, kSettleTimeout);
+      WaitSettled(proc_fd, request.pid, false, limits::kDumpSettles);
       return Fail(Cause(answer, log));
     }
-    if (!WaitSettled(proc_fd, request.pid, true, kSettleTimeout)) {
+    if (!WaitSettled(proc_fd, request.pid, true, limits::kDumpSettles)) {
       return Fail("CRIU dumped it, but it did not stay stopped");
     }
     // Only now is every reader of the pipes stopped.

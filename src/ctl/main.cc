@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/limits.h"
 #include "ctl/client.h"
 #include "ctl/show.h"
 #include "os/control_socket.h"
@@ -16,7 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::chrono::seconds kPatience{10};
 constexpr int kUsageExitCode = 2;
 
 struct Words {
@@ -39,7 +39,9 @@ Result<std::string> JobOf(const std::string& named) {
 }
 
 Result<Json> Status(const std::string& job) {
-  return Ask(job, {.command = wire::CtlRequest::Command::kStatus}, [](const Json&) {}, kPatience);
+  return Ask(
+      job, {.command = wire::CtlRequest::Command::kStatus}, [](const Json&) {},
+      limits::kLauncherAnswer);
 }
 
 Result<int> List(const Words& words) {
@@ -93,9 +95,9 @@ Result<int> Evacuate(const Words& words) {
 
 Result<int> Cancel(const Words& words) {
   XMPI_ASSIGN_OR_RETURN(const std::string job, JobOf(words.job));
-  XMPI_ASSIGN_OR_RETURN(
-      const Json result,
-      Ask(job, {.command = wire::CtlRequest::Command::kCancel}, [](const Json&) {}, kPatience));
+  XMPI_ASSIGN_OR_RETURN(const Json result, Ask(
+                                               job, {.command = wire::CtlRequest::Command::kCancel},
+                                               [](const Json&) {}, limits::kLauncherAnswer));
   const bool ok = result.value("ok", false);
   if (words.json) {
     PrintJson(result);

@@ -9,6 +9,7 @@
 #include <format>
 #include <nlohmann/json.hpp>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "launcher/status.h"
 
@@ -16,10 +17,6 @@ namespace xmpi::launcher {
 namespace {
 
 using std::chrono::steady_clock;
-
-// After a signal or a timeout nobody may be left to read what the ranks wrote.
-constexpr std::chrono::seconds kPatienceWithReader{1};
-constexpr std::chrono::seconds kSecondSignal{1};
 
 SlotId SlotWithInput(const core::JobPlan& plan) {
   for (SlotId slot = 0; slot < plan.slots.size(); ++slot) {
@@ -197,7 +194,7 @@ void Launcher::Do(core::EndJob action) {
   timers_.clear();
   job_timeout_.cancel();
   if (impatient_) {
-    patience_.expires_after(kPatienceWithReader);
+    patience_.expires_after(limits::kReaderPatience);
     patience_.async_wait([this](std::error_code error) {
       if (!error) Quit(*exit_code_);
     });
@@ -259,7 +256,7 @@ void Launcher::AwaitSignal() {
 void Launcher::OnSignal(int signal) {
   if (signal == SIGTSTP) return Say("a job over several hosts cannot be stopped; Ctrl-C ends it");
   const auto now = steady_clock::now();
-  const bool again = impatient_ && now - last_signal_ < kSecondSignal;
+  const bool again = impatient_ && now - last_signal_ < limits::kSecondSignal;
   impatient_ = true;
   last_signal_ = now;
   if (again) return Quit(128 + signal);

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 core::JobPlan Plan(std::vector<std::string> words, Surroundings around = {}) {
   const auto options = ParseOptions(words);
   EXPECT_TRUE(options) << options.error().message;
-  if (around.working_directory.empty()) around.working_directory = "/work";
+  if (around.working_directory.empty()) around.working_directory = "/home";
   if (around.hostname.empty()) around.hostname = "here";
   auto plan = MakePlan(*options, options->hosts, around);
   EXPECT_TRUE(plan) << plan.error().message;
@@ -100,8 +100,8 @@ TEST(Plan, UniverseSize) {
 }
 
 TEST(Plan, WorkingDirectory) {
-  EXPECT_EQ(Plan({"a"}).slots[0].ranks[0].working_directory(), "/work");
-  EXPECT_EQ(Plan({"-wdir", "sub/../x", "a"}).slots[0].ranks[0].working_directory(), "/work/x");
+  EXPECT_EQ(Plan({"a"}).slots[0].ranks[0].working_directory(), "/home");
+  EXPECT_EQ(Plan({"-wdir", "sub/../x", "a"}).slots[0].ranks[0].working_directory(), "/home/x");
   EXPECT_EQ(Plan({"-wdir", "/abs/", "a"}).slots[0].ranks[0].working_directory(), "/abs");
   EXPECT_EQ(EnvironmentOf(Plan({"-wdir", "/abs", "a"}))["PWD"], "/abs");
 }
@@ -118,13 +118,13 @@ TEST(Plan, TheEnvironmentPassesButNotWhatIsOursOrThisHosts) {
   const auto all = EnvironmentOf(Plan({"a"}, around));
   EXPECT_EQ(
       all, (std::map<std::string, std::string>{
-               {"A", "1"}, {"EMPTY", ""}, {"PATH", "/bin"}, {"PWD", "/work"}, {"UCX_TLS", "^sm"}}));
+               {"A", "1"}, {"EMPTY", ""}, {"PATH", "/bin"}, {"PWD", "/home"}, {"UCX_TLS", "^sm"}}));
   EXPECT_EQ(EnvironmentOf(Plan({"-genvnone", "a"}, around)),
-            (std::map<std::string, std::string>{{"PWD", "/work"}, {"UCX_TLS", "^sm"}}));
+            (std::map<std::string, std::string>{{"PWD", "/home"}, {"UCX_TLS", "^sm"}}));
   // Asked for by name, a host's own variable passes; a process manager's never does.
   EXPECT_EQ(EnvironmentOf(Plan({"-genvlist", "HOSTNAME,PMI_FD", "a"}, around)),
             (std::map<std::string, std::string>{
-                {"HOSTNAME", "here"}, {"PWD", "/work"}, {"UCX_TLS", "^sm"}}));
+                {"HOSTNAME", "here"}, {"PWD", "/home"}, {"UCX_TLS", "^sm"}}));
 }
 
 TEST(Plan, SettingsWinFromTheGeneralToTheSpecial) {

@@ -5,16 +5,13 @@
 #include <filesystem>
 #include <format>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "wire/bootstrap.h"
 
 namespace xmpi::launcher {
 namespace {
 
-// A connection that drops is redialled within this, if there is still somebody to redial.
-constexpr std::chrono::seconds kRedialGrace{1};
-// From a proxy's last word to the end of its remote shell.
-constexpr std::chrono::seconds kShellGrace{2};
 constexpr std::size_t kEarlyLines = 100;
 
 std::string ProxyBesideUs() {
@@ -135,7 +132,7 @@ void Proxies::OnShellEnded(ProxyId id, Result<> how) {
 
 void Proxies::LoseIfGone(ProxyId id, Proxy& proxy) {
   if (proxy.shell || proxy.connected || proxy.stopped) return;
-  proxy.grace.expires_after(kRedialGrace);
+  proxy.grace.expires_after(limits::kRedialGrace);
   proxy.grace.async_wait([this, id](std::error_code error) {
     if (!error) events_.on_lost(id, "its proxy has died");
   });
@@ -153,7 +150,7 @@ void Proxies::Stop(ProxyId id) {
     if (proxy.shell) proxy.shell->Kill();
   }
   if (!proxy.shell) return Erase(id);
-  proxy.grace.expires_after(kShellGrace);
+  proxy.grace.expires_after(limits::kShellGrace);
   proxy.grace.async_wait([this, id](std::error_code error) {
     const auto late = proxies_.find(id);
     if (!error && late != proxies_.end() && late->second->shell) late->second->shell->Kill();

@@ -4,11 +4,10 @@
 
 #include <chrono>
 
+#include "base/limits.h"
+
 namespace xmpi::launcher {
 namespace {
-
-// An unfinished line is seen after one to two of these: before a person wonders.
-constexpr std::chrono::milliseconds kTick{50};
 
 // Two writers to one pipe could mix within a line.
 bool SameFile(int a, int b) {
@@ -126,7 +125,7 @@ void Stdio::OnWritten(std::size_t queue, std::uint64_t number) {
 void Stdio::StartTicking() {
   if (ticking_) return;
   ticking_ = true;
-  ticker_.expires_after(kTick);
+  ticker_.expires_after(limits::kUnfinishedLineTick);
   ticker_.async_wait([this](std::error_code error) {
     if (error) return;
     ticking_ = false;

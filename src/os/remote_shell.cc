@@ -17,8 +17,6 @@ namespace xmpi::os {
 namespace {
 
 constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
-// How long stderr may stay open after the end: something in the background may hold it for ever.
-constexpr std::chrono::milliseconds kStderrGrace{500};
 constexpr std::size_t kLastLines = 3;
 
 // No question, no terminal, no forwarding; what else the user's ssh configuration says holds.
@@ -219,7 +217,7 @@ void RemoteShell::Impl::EndLine() {
 
 asio::awaitable<void> RemoteShell::Impl::Finish(std::shared_ptr<Impl> self, int status) {
   self->deadline_.cancel();
-  self->drained_.expires_after(kStderrGrace);
+  self->drained_.expires_after(limits::kStderrGrace);
   if (!self->stderr_ended_) co_await self->drained_.async_wait(kNoThrow);
   if (self->stopped_) co_return;
   auto on_ended = self->events_.on_ended;

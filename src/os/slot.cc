@@ -17,6 +17,7 @@
 #include <cstring>
 #include <format>
 
+#include "base/limits.h"
 #include "os/namespaces.h"
 #include "os/pidfd.h"
 #include "os/slot_init.h"
@@ -25,7 +26,6 @@
 namespace xmpi::os {
 namespace {
 
-constexpr std::chrono::seconds kStartDeadline{10};
 constexpr int kSocketBufferBytes = 1 << 20;  // exits of a few hundred ranks at once
 
 // The number of Options::kept in the init.
@@ -109,15 +109,15 @@ Result<std::unique_ptr<Slot>> Slot::Start(Options options) {
   if (slot->init_pid_ != between) waitpid(between, nullptr, 0);
   slot->namespaces_ = slot->init_pid_ != between;
   if (options.kept >= 0) {
-    slot->kept_path_ = std::format("/proc/{}/fd/{}", slot->namespaces_ ? 1 : slot->init_pid_,
-                                   kept_number);
+    slot->kept_path_ =
+        std::format("/proc/{}/fd/{}", slot->namespaces_ ? 1 : slot->init_pid_, kept_number);
   }
   return slot;
 }
 
 // The pidfd comes from the process between, the hello from the init, in either order.
 Result<> Slot::Hello() {
-  const auto deadline = std::chrono::steady_clock::now() + kStartDeadline;
+  const auto deadline = std::chrono::steady_clock::now() + limits::kSlotStart;
   while (!proc_ || !pidfd_) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         deadline - std::chrono::steady_clock::now());

@@ -33,7 +33,8 @@ Result<std::vector<CpuList>> CoresHere() {
   std::vector<CpuList> cores;
   const int count = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_CORE);
   for (int i = 0; i < count; ++i)
-    cores.push_back(ListOf(hwloc_get_obj_by_type(raw, HWLOC_OBJ_CORE, static_cast<unsigned>(i))->cpuset));
+    cores.push_back(
+        ListOf(hwloc_get_obj_by_type(raw, HWLOC_OBJ_CORE, static_cast<unsigned>(i))->cpuset));
   if (cores.empty()) return Fail("hwloc finds no core on this node");
   return cores;
 }

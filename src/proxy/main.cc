@@ -30,13 +30,15 @@ Result<std::string> ReadBootstrapLine() {
   while (line.size() < wire::kBootstrapBytes) {
     const ssize_t size = read(STDIN_FILENO, &c, 1);
     if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return Fail("standard input ended before the bootstrap line; xmpi-proxy is started by xmpiexec, not by hand");
+    if (size <= 0)
+      return Fail(
+          "standard input ended before the bootstrap line; xmpi-proxy is started by xmpiexec, not "
+          "by hand");
     if (c == '\n') break;
     line += c;
   }
   const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!null || dup2(null.get(), STDIN_FILENO) < 0)
-    return std::unexpected(ErrnoError("/dev/null"));
+  if (!null || dup2(null.get(), STDIN_FILENO) < 0) return std::unexpected(ErrnoError("/dev/null"));
   return line;
 }
 

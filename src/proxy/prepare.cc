@@ -57,7 +57,8 @@ Result<std::string> FindProgram(const std::string& program, const std::string& d
                                 const std::string& path) {
   const auto usable = [](const std::string& file) {
     struct stat info{};
-    return stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) && access(file.c_str(), X_OK) == 0;
+    return stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
+           access(file.c_str(), X_OK) == 0;
   };
   const auto from_directory = [&](const std::string& file) {
     return (std::filesystem::path(directory.empty() ? "/" : directory) / file).string();
@@ -82,10 +83,11 @@ Result<> CheckTarget(const wire::Launch& launch, const os::Slot& slot, const std
     const std::string& directory = rank.working_directory();
     struct stat info{};
     if (!directory.empty() && (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)))
-      return Fail(ErrorCode::kRefused, std::format("the working directory of rank {}, {}, is not on {}",
-                                                   rank.rank(), directory, node));
-    const auto program = FindProgram(rank.argv().empty() ? "" : rank.argv(0), directory,
-                                     PathOf(launch, rank));
+      return Fail(ErrorCode::kRefused,
+                  std::format("the working directory of rank {}, {}, is not on {}", rank.rank(),
+                              directory, node));
+    const auto program =
+        FindProgram(rank.argv().empty() ? "" : rank.argv(0), directory, PathOf(launch, rank));
     if (!program)
       return Fail(ErrorCode::kRefused, std::format("the program of rank {} is not on {}: {}",
                                                    rank.rank(), node, program.error().message));

@@ -59,11 +59,16 @@ Result<Host> InspectHost(const wire::Bootstrap& bootstrap) {
 
 Proxy::Proxy(asio::io_context& loop, wire::Bootstrap bootstrap, os::Secret secret, Host host,
              std::unique_ptr<os::Slot> slot, Topology topology)
-    : loop_(loop), bootstrap_(std::move(bootstrap)), secret_(std::move(secret)),
-      host_(std::move(host)), slot_(std::move(slot)),
-      topology_(std::move(topology)), signals_(loop, SIGTERM, SIGINT, SIGHUP),
-      timer_(loop), agent_(bootstrap_.proxy, host_.facts.hostname, host_.facts.environment,
-                             {{"PMI_hwloc_xmlfile", slot_->kept_path()}}),
+    : loop_(loop),
+      bootstrap_(std::move(bootstrap)),
+      secret_(std::move(secret)),
+      host_(std::move(host)),
+      slot_(std::move(slot)),
+      topology_(std::move(topology)),
+      signals_(loop, SIGTERM, SIGINT, SIGHUP),
+      timer_(loop),
+      agent_(bootstrap_.proxy, host_.facts.hostname, host_.facts.environment,
+             {{"PMI_hwloc_xmlfile", slot_->kept_path()}}),
       output_(loop, {.room = [this] { return link_->StdioRoom(); },
                      .send = [this](RankId rank, std::uint32_t stream,
                                     std::string_view data) { SendOutput(rank, stream, data); }}),
@@ -73,11 +78,10 @@ Proxy::Proxy(asio::io_context& loop, wire::Bootstrap bootstrap, os::Secret secre
                envelope.mutable_input_taken()->set_bytes(bytes);
                Send(envelope);
              }),
-      ranks_(loop, &output_, &input_,
-             [this](core::AgentEvent event) {
-               if (std::holds_alternative<core::RankPmi>(event)) topology_.Fill();
-               Deliver(std::move(event));
-             }) {}
+      ranks_(loop, &output_, &input_, [this](core::AgentEvent event) {
+        if (std::holds_alternative<core::RankPmi>(event)) topology_.Fill();
+        Deliver(std::move(event));
+      }) {}
 
 Proxy::~Proxy() { CloseSlot(); }
 

@@ -46,22 +46,22 @@ Result<> Proxy::BeginTarget(const wire::Launch& launch) {
 Result<> Proxy::ListenForImages() {
   std::vector<RankId> ranks;
   for (const wire::RankSpec& rank : launch_.ranks()) ranks.push_back(rank.rank());
-  XMPI_ASSIGN_OR_RETURN(
-      receiver_,
-      ImageReceiver::Start(secret_,
-                           {.id = {bootstrap_.job, bootstrap_.proxy},
-                            .address = ImageAddress(),
-                            .ports = host_.ports,
-                            .ranks = std::move(ranks),
-                            .limit_bytes = MemoryBytes(),
-                            .timeouts = bootstrap_.timeouts},
-                           PostFunction(), [this](Result<std::uint64_t> bytes) {
-                             Result<> after = FAULT_POINT("transfer.after");
-                             if (bytes && !after) bytes = std::unexpected(after.error());
-                             Deliver(core::ImagesArrived{
-                                 .error = bytes ? "" : bytes.error().message,
-                                 .bytes = bytes.value_or(0)});
-                           }));
+  XMPI_ASSIGN_OR_RETURN(receiver_,
+                        ImageReceiver::Start(secret_,
+                                             {.id = {bootstrap_.job, bootstrap_.proxy},
+                                              .address = ImageAddress(),
+                                              .ports = host_.ports,
+                                              .ranks = std::move(ranks),
+                                              .limit_bytes = MemoryBytes(),
+                                              .timeouts = bootstrap_.timeouts},
+                                             PostFunction(), [this](Result<std::uint64_t> bytes) {
+                                               Result<> after = FAULT_POINT("transfer.after");
+                                               if (bytes && !after)
+                                                 bytes = std::unexpected(after.error());
+                                               Deliver(core::ImagesArrived{
+                                                   .error = bytes ? "" : bytes.error().message,
+                                                   .bytes = bytes.value_or(0)});
+                                             }));
   return FAULT_POINT("prepare.after");
 }
 
@@ -124,11 +124,12 @@ void Proxy::Perform(core::DumpRanks&) {
   if (!sender_) return OnDumped(Fail("there is no image connection"));
   dumping_ = true;
   (void)FAULT_POINT("transfer.before");
-  DumpRanks(ranks_.Living(), &checkpointer(),
-            [this](image::RankImage image) {
-              if (sender_) sender_->Add(std::move(image));
-            },
-            [this](Result<std::vector<wire::RankImage>> images) { OnDumped(std::move(images)); });
+  DumpRanks(
+      ranks_.Living(), &checkpointer(),
+      [this](image::RankImage image) {
+        if (sender_) sender_->Add(std::move(image));
+      },
+      [this](Result<std::vector<wire::RankImage>> images) { OnDumped(std::move(images)); });
 }
 
 void Proxy::OnDumped(Result<std::vector<wire::RankImage>> images) {

@@ -106,9 +106,7 @@ void Ranks::OnExit(os::SlotExit exit) {
     rank.control->Close();
     rank.pmi->Close();
     rank.pidfd.Close();
-    output_->Drain(number, [this, number, status] {
-      deliver_(core::RankEnded{number, status});
-    });
+    output_->Drain(number, [this, number, status] { deliver_(core::RankEnded{number, status}); });
     return;
   }
 }

@@ -56,7 +56,7 @@ class Ranks {
   struct Process {
     pid_t pid = 0;       // in the slot
     pid_t host_pid = 0;  // as this proxy sees it
-    std::vector<criu::Tie> ties;
+    std::vector<criu::Tie> ties{};
   };
   // Those that have not ended.
   std::map<RankId, Process> Living() const;

@@ -26,7 +26,10 @@ class Restore : public std::enable_shared_from_this<Restore> {
 
   Restore(std::string bind_to, os::Slot* slot, criu::Checkpointer* checkpointer, Ranks* ranks,
           Done done)
-      : bind_to_(std::move(bind_to)), slot_(slot), checkpointer_(checkpointer), ranks_(ranks),
+      : bind_to_(std::move(bind_to)),
+        slot_(slot),
+        checkpointer_(checkpointer),
+        ranks_(ranks),
         done_(std::move(done)) {}
 
   void Run(std::vector<image::RankImage> images) {
@@ -96,7 +99,8 @@ class Restore : public std::enable_shared_from_this<Restore> {
     for (std::size_t i = 0; i < copies_.size(); ++i) {
       const CpuList& cpus = cores->cpus[i];
       Result<> bound = os::BindProcess(copies_[i].process->host_pid, cpus);
-      if (!bound) log::Warn("restore.bind", {{"rank", copies_[i].rank}, {"why", bound.error().message}});
+      if (!bound)
+        log::Warn("restore.bind", {{"rank", copies_[i].rank}, {"why", bound.error().message}});
     }
   }
 

@@ -65,8 +65,8 @@ int NumberInRank(TieKind kind) {
 
 Result<std::vector<TieEnds>> MakeTies(bool takes_stdin) {
   std::vector<TieEnds> ties;
-  for (TieKind kind : {TieKind::kControl, TieKind::kPmi, TieKind::kStdin, TieKind::kStdout,
-                       TieKind::kStderr}) {
+  for (TieKind kind :
+       {TieKind::kControl, TieKind::kPmi, TieKind::kStdin, TieKind::kStdout, TieKind::kStderr}) {
     if (kind == TieKind::kStdin && !takes_stdin) continue;
     XMPI_ASSIGN_OR_RETURN(auto ends, MakePair(kind));
     struct stat info{};

@@ -23,8 +23,8 @@ int NumberInRank(image::TieKind kind);
 
 struct TieEnds {
   image::TieKind kind{};
-  Fd ours = {};    // non-blocking
-  Fd theirs = {};  // blocking, as a program expects of its streams
+  Fd ours = {};             // non-blocking
+  Fd theirs = {};           // blocking, as a program expects of its streams
   std::uint64_t inode = 0;  // of theirs
 };
 

@@ -24,7 +24,8 @@ TEST(Topology, IsEmptyUntilItIsFilledAndThenWhatHwlocReads) {
   ASSERT_EQ(hwloc_topology_load(read), 0);
   ASSERT_EQ(hwloc_topology_init(&here), 0);
   ASSERT_EQ(hwloc_topology_load(here), 0);
-  EXPECT_EQ(hwloc_get_nbobjs_by_type(read, HWLOC_OBJ_PU), hwloc_get_nbobjs_by_type(here, HWLOC_OBJ_PU));
+  EXPECT_EQ(hwloc_get_nbobjs_by_type(read, HWLOC_OBJ_PU),
+            hwloc_get_nbobjs_by_type(here, HWLOC_OBJ_PU));
   hwloc_topology_destroy(read);
   hwloc_topology_destroy(here);
 }

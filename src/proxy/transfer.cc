@@ -39,17 +39,19 @@ Result<std::unique_ptr<ImageSender>> ImageSender::Start(const os::Secret& secret
   XMPI_ASSIGN_OR_RETURN(os::Secret key, os::DeriveKey(secret, context));
   XMPI_ASSIGN_OR_RETURN(os::TlsContext tls,
                         os::TlsContext::Client(os::Identity(context), std::move(key)));
-  std::unique_ptr<ImageSender> sender(new ImageSender(std::move(tls), std::move(options),
-                                                      std::move(post), std::move(connected),
-                                                      std::move(sent)));
+  std::unique_ptr<ImageSender> sender(new ImageSender(
+      std::move(tls), std::move(options), std::move(post), std::move(connected), std::move(sent)));
   sender->thread_ = std::jthread([raw = sender.get()] { raw->Run(); });
   return sender;
 }
 
 ImageSender::ImageSender(os::TlsContext tls, Options options, Post post, Connected connected,
                          Sent sent)
-    : tls_(std::move(tls)), options_(std::move(options)), post_(std::move(post)),
-      connected_(std::move(connected)), sent_(std::move(sent)) {}
+    : tls_(std::move(tls)),
+      options_(std::move(options)),
+      post_(std::move(post)),
+      connected_(std::move(connected)),
+      sent_(std::move(sent)) {}
 
 ImageSender::~ImageSender() {
   {
@@ -88,9 +90,8 @@ void ImageSender::Run() {
 
 // From the dial to the verdict. `connected_` is still set when it never came to stand.
 Result<> ImageSender::RunConnection() {
-  XMPI_ASSIGN_OR_RETURN(os::TlsSocket socket,
-                        DialImagePort(tls_, options_.addresses, options_.port, options_.timeouts,
-                                      stop_));
+  XMPI_ASSIGN_OR_RETURN(os::TlsSocket socket, DialImagePort(tls_, options_.addresses, options_.port,
+                                                            options_.timeouts, stop_));
   const StopSignal::Scope scope(&stop_, &socket);
   XMPI_ASSIGN_OR_RETURN(const image::Holdings held, image::ReceiveHoldings(ReadFrom(&socket)));
   if (auto connected = std::exchange(connected_, nullptr))
@@ -143,8 +144,11 @@ Result<std::unique_ptr<ImageReceiver>> ImageReceiver::Start(const os::Secret& se
 
 ImageReceiver::ImageReceiver(os::TlsContext tls, os::Listener listener, Options options, Post post,
                              Done done)
-    : tls_(std::move(tls)), listener_(std::move(listener)), options_(std::move(options)),
-      post_(std::move(post)), done_(std::move(done)),
+    : tls_(std::move(tls)),
+      listener_(std::move(listener)),
+      options_(std::move(options)),
+      post_(std::move(post)),
+      done_(std::move(done)),
       storage_([](RankId) { return os::MakeMemoryDirectory(0); }),
       assembler_(&storage_, StreamOf(options_.id), options_.ranks, options_.limit_bytes) {}
 

@@ -73,7 +73,8 @@ class CuttingRelay {
       address.sin_family = AF_INET;
       address.sin_port = htons(target_);
       address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      if (connect(target.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return;
+      if (connect(target.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+        return;
       Carry(source, target, number < cuts_.size() ? cuts_[number] : SIZE_MAX, stop);
     }
   }
@@ -88,7 +89,8 @@ class CuttingRelay {
         if (size <= 0) return;
         if (i == 0 && static_cast<std::size_t>(size) > budget) return;
         if (i == 0) budget -= static_cast<std::size_t>(size);
-        if (send(waits[1 - i].fd, buffer, static_cast<std::size_t>(size), MSG_NOSIGNAL) != size) return;
+        if (send(waits[1 - i].fd, buffer, static_cast<std::size_t>(size), MSG_NOSIGNAL) != size)
+          return;
       }
     }
   }
@@ -112,16 +114,22 @@ class TransferTest : public testing::Test {
   void StartReceiver() {
     std::vector<RankId> ranks;
     for (RankId rank = 0; rank < kRanks; ++rank) ranks.push_back(rank);
-    auto receiver = ImageReceiver::Start(
-        secret_,
-        {.id = id_, .address = "127.0.0.1", .ports = {}, .ranks = ranks, .limit_bytes = 1u << 30, .timeouts = timeouts_},
-        ToLoop(), [this](Result<std::uint64_t> bytes) { received_ = bytes; });
+    auto receiver =
+        ImageReceiver::Start(secret_,
+                             {.id = id_,
+                              .address = "127.0.0.1",
+                              .ports = {},
+                              .ranks = ranks,
+                              .limit_bytes = 1u << 30,
+                              .timeouts = timeouts_},
+                             ToLoop(), [this](Result<std::uint64_t> bytes) { received_ = bytes; });
     ASSERT_TRUE(receiver) << receiver.error().message;
     receiver_ = std::move(*receiver);
   }
   void StartSender(std::uint16_t port, const os::Secret& secret, TransferId id) {
     auto sender = ImageSender::Start(
-        secret, {.id = std::move(id), .addresses = {"127.0.0.1"}, .port = port, .timeouts = timeouts_},
+        secret,
+        {.id = std::move(id), .addresses = {"127.0.0.1"}, .port = port, .timeouts = timeouts_},
         ToLoop(), [this](Result<> connected) { connected_ = connected; },
         [this](Result<std::uint64_t> bytes) { sent_ = bytes; });
     ASSERT_TRUE(sender) << sender.error().message;

@@ -87,8 +87,7 @@ wait_for 20 node node5 ssh node2 true
 all_clean
 
 step "-timeout"
-start -timeout 3
-ended 124
+expect_status 124 on_two -timeout 3 "$MISBEHAVE" wait 2>"$TEST_DIR/err" >"$TEST_DIR/out"
 err_has "timeout"
 all_clean
 

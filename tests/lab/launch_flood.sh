@@ -5,30 +5,27 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 FLOOD=$XMPI_BUILD/tests/programs/launch_flood
 MB=${XMPI_FLOOD_MB:-$([[ -n ${XMPI_TEST_LONG:-} ]] && echo 4096 || echo 1024)}
 EACH=$((MB / 4))
-SLOWEST_MB_S=50 # on two cores that everything shares; what a quiet machine does is in the bench
 
-answers_within_a_second() { timeout 1 "$CHECKOUT/dev" lab exec node5 xmpictl status flood >"$TEST_DIR/status"; }
+# By the node's clock: what it takes to get into the lab is not the launcher's.
+answers_within_a_second() { node node5 timeout 1 xmpictl status flood >"$TEST_DIR/status"; }
 runs() { node node5 xmpictl status flood 2>/dev/null | grep -q running; }
 
 step "$MB MB in lines"
 began=$(date +%s%N)
 node node5 bash -c "set -o pipefail; xmpiexec -job flood -n 4 -ppn 2 -hosts node1,node2 $FLOOD $EACH | $FLOOD 0 check 4 $EACH" &
 job=$!
-answers=0
+answers=0 misses=0
 while kill -0 $job 2>/dev/null; do
   if node node5 xmpictl list | grep -q flood; then
-    before=$(date +%s%N)
-    node node5 xmpictl status flood >"$TEST_DIR/status" 2>&1 || continue # it may have just ended
-    took_ms=$((($(date +%s%N) - before) / 1000000))
-    ((took_ms <= 2000)) || fail "xmpictl status took $took_ms ms during the flood"
-    ((++answers))
+    # It may have just ended.
+    if answers_within_a_second 2>/dev/null; then ((++answers)); else ((++misses)); fi
   fi
 done
 wait $job || fail "the flood did not arrive as it was sent"
 ms=$((($(date +%s%N) - began) / 1000000))
 step "$((MB * 1000 / ms)) MB/s, $answers answers meanwhile"
-((MB * 1000 / ms >= SLOWEST_MB_S)) || fail "only $((MB * 1000 / ms)) MB/s"
 ((answers > 0)) || fail "no status was asked for in the $ms ms of the flood"
+((misses <= 1)) || fail "$misses of $((answers + misses)) questions had no answer within a second"
 
 step "nobody reads"
 node node5 bash -c "mkfifo /tmp/stuck; sleep 1000 >/tmp/stuck & exec 9<>/tmp/stuck

@@ -9,9 +9,11 @@ on_two() { run -n 2 -hosts node1,node2 "$@"; }
 step "arguments with spaces, quotes, nothing and UTF-8"
 # shellcheck disable=SC2016 # expanded by the ranks
 odd=('' ' a  b ' "it's" '"$HOME" `ls` \' 'żółw 🐢' '*' '-n' ':x' $'two\nlines')
-on_two printf '<%s>' "${odd[@]}" >"$TEST_DIR/out"
-printf '<%s>' "${odd[@]}" >"$TEST_DIR/one"
-cat "$TEST_DIR/one" "$TEST_DIR/one" | cmp - "$TEST_DIR/out" || fail "arguments changed: $(cat "$TEST_DIR/out")"
+printf '<%s>' "${odd[@]}" >"$TEST_DIR/expected"
+for host in node1 node2; do
+  run -n 1 -hosts "$host" printf '<%s>' "${odd[@]}" >"$TEST_DIR/out"
+  cmp "$TEST_DIR/expected" "$TEST_DIR/out" || fail "arguments changed on $host: $(cat "$TEST_DIR/out")"
+done
 long=$(head -c 100000 /dev/zero | tr '\0' x)
 expect_eq "$(run -n 1 -hosts node1 printf %s "$long" | wc -c)" 100000 "bytes of a long argument"
 
