@@ -56,7 +56,7 @@ def main():
         "hello": hello,
         "true": true,
         "ranks": words.ranks, "hosts": 4, "pairs": words.pairs, "variables": VARIABLES,
-        **circumstances(),
+        **circumstances(f"./dev bench launch --pairs {words.pairs} --ranks {words.ranks}"),
     }, sys.stdout, indent=2)
     print()
     print(f"median ratio: hello {hello['ratio_median']:.3f}, true {true['ratio_median']:.3f}", file=sys.stderr)

@@ -41,7 +41,7 @@ def main():
         "ratio_median": statistics.median(a / b for a, b in zip(ours, theirs)),
         "rates_mb_s": ours, "hydra_rates_mb_s": theirs,
         "ranks": RANKS, "hosts": 2, "mb": words.mb, "pairs": words.pairs, "variables": VARIABLES,
-        **circumstances(),
+        **circumstances(f"./dev bench output --pairs {words.pairs}"),
     }, sys.stdout, indent=2)
     print()
 

@@ -24,10 +24,11 @@ def alternate(name, unit, run, pairs):
     return list(figures.values())
 
 
-def circumstances():
-    """Where and when, for the JSON."""
+def circumstances(command):
+    """What was run, where and when, for the JSON."""
     version = subprocess.run(["mpichversion"], capture_output=True, text=True, check=False).stdout
     return {
+        "command": command,
         "mpich": version.split("\n")[0].split()[-1] if version else "",
         "machine": {"system": platform.platform(), "cores": os.cpu_count(), "load": os.getloadavg()},
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
