@@ -35,7 +35,7 @@ def compare(name, ranks, program, lines, pairs):
     ours, theirs = alternate(name, "s", run, pairs)
     ratios = [a / b for a, b in zip(ours, theirs)]
     return {
-        "command": command("xmpiexec", ranks, program),
+        "command": command("xmpiexec", ranks, os.path.basename(program)),
         "xmpiexec_s": ours, "hydra_s": theirs, "ratios": ratios,
         "xmpiexec_median_s": statistics.median(ours), "hydra_median_s": statistics.median(theirs),
         "ratio_median": statistics.median(ratios),
