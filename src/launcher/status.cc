@@ -1,5 +1,6 @@
 #include "launcher/status.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -61,6 +62,16 @@ Json MigrationJson(const core::Migration& migration) {
           {"moves", moves}};
 }
 
+// Those that hold no slot.
+Json FreeSpares(const core::Coordinator& coordinator) {
+  Json free = Json::array();
+  for (const std::string& spare : coordinator.plan().spares)
+    if (std::ranges::find(coordinator.slots(), spare, &core::SlotState::node) ==
+        coordinator.slots().end())
+      free.push_back(spare);
+  return free;
+}
+
 }  // namespace
 
 Json StatusJson(const core::Coordinator& coordinator) {
@@ -72,7 +83,7 @@ Json StatusJson(const core::Coordinator& coordinator) {
           {"stage", Name(coordinator.stage())},
           {"ranks", coordinator.ranks().size()},
           {"slots", slots},
-          {"spares", coordinator.plan().spares},
+          {"spares", FreeSpares(coordinator)},
           {"migrations", coordinator.migrations()},
           {"migration", migration ? MigrationJson(*migration) : Json()}};
 }

@@ -16,6 +16,7 @@ expect_eq "$(jq '.ranks | length' "$TEST_DIR/move.json")" 4 "moved ranks"
 expect_eq "$(pids node1 witness | wc -l)" 0 "ranks left on node1"
 expect_eq "$(pids node3 witness | wc -l)" 4 "ranks on node3"
 wait_for 10 nothing_left_on node1
+expect_eq "$(node $HEAD xmpictl status --json | jq -c .spares)" "[]" "spares left"
 own=$(pid_namespace node3 1)
 for pid in $(pids node3 witness); do
   [[ $(pid_namespace node3 "$pid") != "$own" ]] || fail "PID $pid is in the node's own PID namespace"
