@@ -86,7 +86,7 @@ lab_up() {
   LAB_BINDS=("$CHECKOUT")
   while (($# > 0)); do
     case $1 in
-      -n) count=${2-} && shift 2 ;;
+      -n) count=${2-} && shift $(($# < 2 ? 1 : 2)) ;;
       --bind) LAB_BINDS+=("$(readlink -e "${2-}")") || die "lab: no such folder: ${2-}" && shift 2 ;;
       *) usage_error "lab up: what is '$1'? (see ./dev lab help)" ;;
     esac

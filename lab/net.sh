@@ -64,15 +64,26 @@ net_cut() {
 
 # drop: the link stays up, but the port forwards nothing in either direction (bridge state "disabled").
 net_drop() {
-  in_switch ip link set "$(net_port "$1")" up
+  net_port_up "$1"
   in_switch bridge link set dev "$(net_port "$1")" state 0
   echo drop >"$LAB_DIR/$1/link"
 }
 
 net_heal() {
-  in_switch ip link set "$(net_port "$1")" up
+  net_port_up "$1"
   in_switch bridge link set dev "$(net_port "$1")" state 3
   echo up >"$LAB_DIR/$1/link"
+}
+
+# A port takes a bridge state only once its carrier is back, which the kernel tells a moment later.
+net_port_up() {
+  local port deadline=$((SECONDS + 10))
+  port=$(net_port "$1")
+  in_switch ip link set "$port" up
+  until [[ $(in_switch ip -o link show dev "$port") == *" state UP "* ]]; do
+    ((SECONDS < deadline)) || die "lab: the link of $1 does not come up"
+    sleep 0.01
+  done
 }
 
 # Limits both directions to LAB_RATE, each on the side that sends.

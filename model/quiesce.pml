@@ -1,4 +1,4 @@
-/* The quiesce (design, steps 2 to 6) with three ranks that exchange halos with their neighbours,
+/* The quiesce (docs/architecture.md, "The seven phases") with three ranks that exchange halos with their neighbours,
  * signal handlers that interrupt anywhere, and a launcher that may give up a migration in any phase
  * before teardown (not the last one, so that a hang in it shows), or meet a refusal or a rank that
  * finalizes. The names are those of the C++: On() is the table of src/rank/quiesce_state.cc, Slow()

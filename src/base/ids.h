@@ -1,4 +1,4 @@
-// The numbers by which everything in a job is named, with the meaning docs/protocol.md gives them.
+// The numbers by which everything in a job is named, with the meaning docs/architecture.md gives them.
 #pragma once
 
 #include <compare>

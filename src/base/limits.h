@@ -62,6 +62,8 @@ inline constexpr std::chrono::seconds kSlotStart{10};
 inline constexpr std::chrono::seconds kCriuCheck{30};
 // The stop that a dump leaves behind may come just after criu's answer.
 inline constexpr std::chrono::seconds kDumpSettles{5};
+// A server that is out of descriptors tries again after this.
+inline constexpr std::chrono::milliseconds kAcceptPause{100};
 // xmpictl waits this long for a launcher to take its order.
 inline constexpr std::chrono::seconds kLauncherAnswer{10};
 

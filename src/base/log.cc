@@ -33,7 +33,7 @@ std::optional<Level> ParseLevel(std::string_view text) {
 }
 
 std::shared_ptr<spdlog::logger> MakeLogger(std::string program) {
-  auto sink = std::make_shared<spdlog::sinks::stderr_sink_st>();
+  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   auto logger = std::make_shared<spdlog::logger>(std::move(program), std::move(sink));
   logger->set_pattern("%H:%M:%S.%e %n %l %v");
   logger->set_level(spdlog::level::warn);

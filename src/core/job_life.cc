@@ -69,7 +69,6 @@ wire::Launch Coordinator::LaunchOf(SlotId slot) const {
   launch.set_process_mapping(plan_.process_mapping);
   launch.set_bind_to(plan_.bind_to);
   launch.set_kvs_prefix("kvs_" + plan_.job);
-  launch.set_quiesce_signal(plan_.quiesce_signal);
   for (const std::string& name : plan_.inherit_environment) launch.add_inherit_environment(name);
   for (const wire::RankSpec& rank : plan_.slots[slot].ranks) *launch.add_ranks() = rank;
   return launch;

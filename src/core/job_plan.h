@@ -25,7 +25,6 @@ struct JobPlan {
   std::string bind_to = "none";
   std::string process_mapping{};
   std::vector<std::string> inherit_environment{};
-  std::uint32_t quiesce_signal = 0;
   Timeouts timeouts;
 };
 

@@ -104,7 +104,8 @@ Result<int> Cancel(const Words& words) {
     return ok ? 0 : 1;
   }
   if (!ok) return Fail(std::format("nothing is cancelled: {}", result.value("reason", "")));
-  Print(std::format("migration {} is cancelled\n", result.value("migration", 0)));
+  Print(std::format("migration {} is called off: the job goes on in place\n",
+                    result.value("migration", 0)));
   return 0;
 }
 

@@ -12,7 +12,7 @@ using std::string_view_literals::operator""sv;
 // They speak of the process manager that started us, which is not the ranks'.
 bool IsManagers(std::string_view name) {
   constexpr std::array kPrefixes = {"PMI_"sv, "PMIX_"sv, "HYDRA_"sv, "HYDI_"sv, "MPI_LOCAL"sv};
-  if (name.starts_with("XMPI_")) return name != "XMPI_DEBUG";
+  if (name.starts_with("XMPI_")) return name != "XMPI_DEBUG" && name != "XMPI_SIGNAL";
   return std::ranges::any_of(kPrefixes, [&](auto prefix) { return name.starts_with(prefix); });
 }
 

@@ -25,12 +25,22 @@ std::string Dump(const Json& object) {
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// The name that OpenIn gives, JOB-20261130T131300Z.jsonl: nothing else in the folder is ours to
+// delete.
+bool IsLog(const std::string& name) {
+  constexpr std::string_view kEnd = "-DDDDDDDDTDDDDDDZ.jsonl";
+  if (name.size() <= kEnd.size()) return false;
+  return std::ranges::equal(name.substr(name.size() - kEnd.size()), kEnd, [](char c, char form) {
+    return form == 'D' ? c >= '0' && c <= '9' : c == form;
+  });
+}
+
 // Leaves the newest `keep` logs of the folder.
 void Prune(const fs::path& folder, std::size_t keep) {
   std::vector<std::pair<fs::file_time_type, fs::path>> logs;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.path().extension() == ".jsonl" && entry.is_regular_file(ignored))
+    if (IsLog(entry.path().filename()) && entry.is_regular_file(ignored))
       logs.emplace_back(entry.last_write_time(ignored), entry.path());
   }
   if (logs.size() <= keep) return;
@@ -65,11 +75,13 @@ std::string EventLog::DefaultFolder() {
   if (const char* folder = Environment("XMPI_LOG_DIR")) return folder;
   if (const char* state = Environment("XDG_STATE_HOME")) return fs::path(state) / "xmpi";
   if (const char* home = Environment("HOME")) return fs::path(home) / ".local/state/xmpi";
-  return "/tmp/xmpi";
+  return "";
 }
 
 Result<EventLog> EventLog::OpenIn(const std::string& folder, std::string_view job,
                                   std::chrono::system_clock::time_point now) {
+  if (folder.empty())
+    return Fail("there is no HOME for an event log; XMPI_LOG_DIR names a folder for it");
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return Fail(std::format("event log folder {}: {}", folder, error.message()));

@@ -24,7 +24,7 @@ class EventLog {
  public:
   static constexpr std::size_t kLogsKept = 100;
 
-  // ${XMPI_LOG_DIR}, else ${XDG_STATE_HOME}/xmpi, else ~/.local/state/xmpi.
+  // ${XMPI_LOG_DIR}, else ${XDG_STATE_HOME}/xmpi, else ~/.local/state/xmpi; empty without HOME.
   static std::string DefaultFolder();
   // FOLDER/JOB-DATE.jsonl, after pruning FOLDER to kLogsKept - 1 logs; made if need be.
   static Result<EventLog> OpenIn(const std::string& folder, std::string_view job,

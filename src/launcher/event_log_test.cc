@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <format>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -50,7 +51,7 @@ TEST_F(EventLogTest, EachRecordIsALineWithItsTimeAtOnce) {
 
 TEST_F(EventLogTest, OldLogsArePrunedAndOtherFilesAreLeft) {
   for (int i = 0; i < 120; ++i) {
-    const fs::path path = folder_ / ("old-" + std::to_string(i) + ".jsonl");
+    const fs::path path = folder_ / std::format("old-20260101T{:06}Z.jsonl", i);
     std::ofstream(path) << "{}\n";
     fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(200 - i));
   }
@@ -62,8 +63,8 @@ TEST_F(EventLogTest, OldLogsArePrunedAndOtherFilesAreLeft) {
     logs += entry.path().extension() == ".jsonl";
   EXPECT_EQ(logs, EventLog::kLogsKept);
   EXPECT_TRUE(fs::exists(folder_ / "notes.txt"));
-  EXPECT_TRUE(fs::exists(folder_ / "old-119.jsonl"));
-  EXPECT_FALSE(fs::exists(folder_ / "old-0.jsonl"));
+  EXPECT_TRUE(fs::exists(folder_ / "old-20260101T000119Z.jsonl"));
+  EXPECT_FALSE(fs::exists(folder_ / "old-20260101T000000Z.jsonl"));
 }
 
 TEST_F(EventLogTest, AFullDiskIsToldOnceAndThenLeft) {

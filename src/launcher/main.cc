@@ -66,7 +66,7 @@ void PrintVersion() {
       "xmpiexec %s\n"
       "Runs programs of MPICH 4.2 or later (PMI-1). Ranks can move when the program is linked "
       "with\n"
-      "libxmpi (MPI Sessions) and the hosts have CRIU 4.1 or later.\n",
+      "libxmpi (MPI Sessions) and the hosts have CRIU 4.0 or later.\n",
       XMPI_VERSION);
 }
 

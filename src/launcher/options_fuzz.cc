@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (options->mode != Options::Mode::kRun) return 0;
   const Surroundings around{.environment = {{"PATH", "/bin"}},
-                            .working_directory = "/work",
+                            .working_directory = "/home",
                             .hostname = "here",
                             .pid = 1};
   const auto plan = MakePlan(*options, options->hosts, around);

@@ -62,7 +62,6 @@ class Planner {
     plan_.universe_size = UniverseSize();
     plan_.bind_to = options_.bind_to;
     plan_.inherit_environment = InheritedNames();
-    plan_.quiesce_signal = SIGUSR2;
     plan_.timeouts = options_.phase_timeouts;
     return std::move(plan_);
   }

@@ -74,6 +74,23 @@ int BindIn(const Fd& socket, const sockaddr_un& address) {
   return result;
 }
 
+// A socket that is bound but does not listen yet looks dead to everybody, who would remove it: it
+// gets the job's name only when it listens and has its mode.
+Result<Fd> ListenAs(const std::string& path) {
+  const std::string unnamed = std::format("{}.{}", path, getpid());
+  XMPI_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(unnamed));
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return std::unexpected(ErrnoError("socket"));
+  if (BindIn(socket, address) != 0) return std::unexpected(ErrnoError(path));
+  if (chmod(unnamed.c_str(), 0600) != 0 || listen(socket.get(), 16) != 0 ||
+      rename(unnamed.c_str(), path.c_str()) != 0) {
+    Error error = ErrnoError(path);
+    unlink(unnamed.c_str());
+    return std::unexpected(std::move(error));
+  }
+  return socket;
+}
+
 }  // namespace
 
 std::string ControlFolder() {
@@ -98,13 +115,7 @@ Result<ControlListener> ControlListener::Listen(std::string_view job) {
     return Fail(
         ErrorCode::kRefused,
         std::format("a job named {} is running already; choose another name with -job", job));
-  XMPI_ASSIGN_OR_RETURN(const sockaddr_un address, AddressOf(path));
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return std::unexpected(ErrnoError("socket"));
-  // The mode goes on before anybody can connect: listen comes last.
-  if (BindIn(socket, address) != 0 || chmod(path.c_str(), 0600) != 0 ||
-      listen(socket.get(), 16) != 0)
-    return std::unexpected(ErrnoError(path));
+  XMPI_ASSIGN_OR_RETURN(Fd socket, ListenAs(path));
   return ControlListener(std::move(socket), std::move(path));
 }
 

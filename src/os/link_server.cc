@@ -21,7 +21,6 @@ using asio::ip::tcp;
 constexpr auto kNoThrow = asio::as_tuple(asio::use_awaitable);
 // Refusals are logged aloud this often, then only at debug level: strangers can make many.
 constexpr std::uint64_t kLoudRefusals = 10;
-constexpr std::chrono::milliseconds kAcceptPause{100};
 
 // A connection that has not proved itself. Until it has sent something it is just a socket.
 struct Stranger {
@@ -131,7 +130,7 @@ asio::awaitable<void> LinkServer::Impl::AcceptLoop(std::shared_ptr<Impl> self) {
     }
     // Out of descriptors, or the connection died in the queue: neither ends the service.
     log::Warn("link.accept", {{"error", error.message()}});
-    asio::steady_timer pause(self->loop_, kAcceptPause);
+    asio::steady_timer pause(self->loop_, limits::kAcceptPause);
     co_await pause.async_wait(kNoThrow);
   }
 }

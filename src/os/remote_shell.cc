@@ -230,13 +230,14 @@ Result<> RemoteShell::Impl::Outcome(int status) const {
   std::string last_words;
   for (const auto& line : last_lines_) last_words += (last_words.empty() ? "" : " | ") + line;
   if (timed_out_) {
+    const std::string shell = options_.shell.empty() ? "ssh" : RemoteCommand(options_.shell);
     return Fail(
         ErrorCode::kTimeout,
-        std::format("{} accepted the connection but did not start {} within {} s: try `ssh "
+        std::format("{} accepted the connection but did not start {} within {} s: try `{} "
                     "{} true`{}{}",
                     options_.node, options_.command.front(),
-                    std::chrono::duration<double>(options_.start_deadline).count(), options_.node,
-                    last_words.empty() ? "" : "; its last words: ", last_words));
+                    std::chrono::duration<double>(options_.start_deadline).count(), shell,
+                    options_.node, last_words.empty() ? "" : "; its last words: ", last_words));
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
   return std::unexpected(ExplainShellFailure(options_, status, last_words));

@@ -64,8 +64,8 @@ class Slot {
  public:
   struct Options {
     bool namespaces = true;  // false: never try (for tests of the fallback)
-    int kept = -1;  // a descriptor of ours that the init keeps open: what is in it has a path for the
-                    // ranks, kept_path(), and leaves nothing behind
+    int kept = -1;  // a descriptor of ours that the init keeps open: what is in it has a path for
+                    // the ranks, kept_path(), and leaves nothing behind
   };
   using SpawnDone = std::function<void(Result<Spawned>)>;
 

@@ -39,19 +39,25 @@ Result<> TlsAcceptor::Wait(int stop_fd, Clock::time_point deadline) {
   return {};
 }
 
-void TlsAcceptor::AcceptOne(const std::function<void(const Error&)>& on_refused) {
+void TlsAcceptor::AcceptOne(int stop_fd, const std::function<void(const Error&)>& on_refused) {
   Fd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd) return;  // it is gone already
+  if (!fd) {  // it is gone already, or there is no descriptor for it, which may last
+    pollfd stop{stop_fd, POLLIN, 0};
+    if (errno == EMFILE || errno == ENFILE) ::poll(&stop, 1, limits::kAcceptPause.count());
+    return;
+  }
   if (strangers_.size() >= limits::kImageStrangers) MakeRoom(on_refused);
   auto socket = TlsSocket::Make(context_, std::move(fd), deadlines_);
   if (!socket) return on_refused(socket.error());
   strangers_.push_back({std::move(*socket), Clock::now() + deadlines_.handshake});
 }
 
+// As on a link: silence costs a peer nothing, and nobody can aim.
 void TlsAcceptor::MakeRoom(const std::function<void(const Error&)>& on_refused) {
   auto victim = std::find_if(strangers_.begin(), strangers_.end(),
                              [](const Stranger& stranger) { return !stranger.spoke; });
-  if (victim == strangers_.end()) victim = strangers_.begin();
+  if (victim == strangers_.end())
+    victim = std::next(strangers_.begin(), static_cast<long>(random_() % strangers_.size()));
   on_refused({ErrorCode::kRefused, "too many connections that prove nothing"});
   strangers_.erase(victim);
 }
@@ -75,7 +81,7 @@ Result<TlsSocket> TlsAcceptor::Accept(int stop_fd, Clock::time_point deadline,
       if (done) return socket;
       on_refused(done.error());
     }
-    if (ready_[0]) AcceptOne(on_refused);
+    if (ready_[0]) AcceptOne(stop_fd, on_refused);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <functional>
+#include <random>
 #include <vector>
 
 #include "base/error.h"
@@ -36,14 +37,15 @@ class TlsAcceptor {
   };
 
   Result<> Wait(int stop_fd, Clock::time_point deadline);
-  void AcceptOne(const std::function<void(const Error&)>& on_refused);
+  void AcceptOne(int stop_fd, const std::function<void(const Error&)>& on_refused);
   void MakeRoom(const std::function<void(const Error&)>& on_refused);
 
   const TlsContext& context_;
   const Fd& listener_;
   const TlsSocket::Deadlines deadlines_;
   std::vector<Stranger> strangers_;  // oldest first
-  std::vector<bool> ready_;          // as of the last Wait: the listener, then each stranger
+  std::minstd_rand random_{std::random_device{}()};
+  std::vector<bool> ready_;  // as of the last Wait: the listener, then each stranger
 };
 
 }  // namespace xmpi::os

@@ -40,8 +40,6 @@ std::vector<std::string> EnvironmentOf(const RankEnvironment& what) {
   variables["MPI_LOCALRANKID"] = std::to_string(what.local_rank);
   variables["MPI_LOCALNRANKS"] = std::to_string(what.launch.ranks_size());
   variables["XMPI_FD"] = std::to_string(kControlFd);
-  if (what.launch.quiesce_signal() != 0)
-    variables["XMPI_SIGNAL"] = std::to_string(what.launch.quiesce_signal());
   std::vector<std::string> result;
   for (const auto& [name, value] : variables) result.push_back(std::format("{}={}", name, value));
   return result;

@@ -56,6 +56,11 @@ Result<wire::Bootstrap> ReadBootstrap() {
 }
 
 Result<int> Run() {
+  // Before any thread, and before there is a secret in memory: the slot's init is forked from this
+  // one, and its ranks may read it.
+  XMPI_ASSIGN_OR_RETURN(Topology topology, Topology::Open());
+  XMPI_ASSIGN_OR_RETURN(std::unique_ptr<os::Slot> slot,
+                        os::Slot::Start({.kept = topology.file().get()}));
   XMPI_ASSIGN_OR_RETURN(wire::Bootstrap bootstrap, ReadBootstrap());
   if (!bootstrap.log_level.empty()) setenv("XMPI_LOG", bootstrap.log_level.c_str(), 1);
   log::Init("xmpi-proxy");
@@ -64,10 +69,6 @@ Result<int> Run() {
   XMPI_ASSIGN_OR_RETURN(os::Secret secret, os::Secret::FromHex(bootstrap.secret_hex));
   os::Wipe(&bootstrap.secret_hex);
   XMPI_ASSIGN_OR_RETURN(Host host, InspectHost(bootstrap));
-  // Before any thread: the slot's init is forked from this one.
-  XMPI_ASSIGN_OR_RETURN(Topology topology, Topology::Open());
-  XMPI_ASSIGN_OR_RETURN(std::unique_ptr<os::Slot> slot,
-                        os::Slot::Start({.kept = topology.file().get()}));
   asio::io_context loop(1);
   Proxy proxy(loop, std::move(bootstrap), std::move(secret), std::move(host), std::move(slot),
               std::move(topology));

@@ -49,7 +49,6 @@ void AddVariable(wire::RankSpec* rank, const std::string& name, const std::strin
 TEST(Environment, OursWinTheRanksComeNextTheNodesLast) {
   wire::Launch launch;
   launch.set_size(8);
-  launch.set_quiesce_signal(10);
   for (const char* name : {"XMPI_TEST_NODE", "XMPI_TEST_BOTH", "XMPI_TEST_ABSENT"})
     launch.add_inherit_environment(name);
   setenv("XMPI_TEST_NODE", "of the node", 1);
@@ -70,7 +69,6 @@ TEST(Environment, OursWinTheRanksComeNextTheNodesLast) {
   EXPECT_TRUE(has("PMI_RANK=5"));
   EXPECT_TRUE(has("PMI_SIZE=8"));
   EXPECT_TRUE(has("PMI_HOSTNAME=host5"));
-  EXPECT_TRUE(has("XMPI_SIGNAL=10"));
   EXPECT_TRUE(has("UCX_NET_DEVICES=eth1"));
   EXPECT_TRUE(has("UCX_TCP_PORT_RANGE=4000-4100"));
   EXPECT_FALSE(std::ranges::any_of(

@@ -30,8 +30,8 @@ Result<> Keeping::Bind(MPI_Comm* variable, MPI_Comm world) {
     if (is_inter) return Fail("an intercommunicator cannot be bound; make it in XMPI_Register");
     // Lamport's clock: greater than the number of every communicator that a member bound before.
     int number = 0;
-    XMPI_RETURN_IF_ERROR(FromMpi(
-        PMPI_Allreduce(&clock_, &number, 1, MPI_INT, MPI_MAX, kept.comm), "MPI_Allreduce"));
+    XMPI_RETURN_IF_ERROR(
+        FromMpi(PMPI_Allreduce(&clock_, &number, 1, MPI_INT, MPI_MAX, kept.comm), "MPI_Allreduce"));
     clock_ = number + 1;
     XMPI_ASSIGN_OR_RETURN(kept.recipe, CommRecipe::Of(kept.comm, world, clock_));
   }
@@ -66,9 +66,13 @@ bool Keeping::Holds(MPI_Comm comm) const {
 }
 
 void Keeping::Forget(MPI_Comm comm) {
-  // A callback may free a bound communicator while kept_ is walked: leave an entry that does nothing.
+  const auto bound = [comm](const Kept& kept) {
+    return kept.variable != nullptr && kept.comm == comm;
+  };
+  if (!busy_) return void(std::erase_if(kept_, bound));
+  // A callback frees it while kept_ is walked: leave an entry that does nothing.
   for (Kept& kept : kept_)
-    if (kept.variable != nullptr && kept.comm == comm) kept = Kept{};
+    if (bound(kept)) kept = Kept{};
 }
 
 std::string Keeping::Obstacle() const {

@@ -90,7 +90,12 @@ void SafePoint::Prepare() {
   struct sigaction before = {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
-  XMPI_CHECK(::sigaction(signal_, &action, &before) == 0);
+  if (::sigaction(signal_, &action, &before) != 0) {  // libc keeps some numbers for itself
+    Say("signal %d cannot be handled; SIGUSR2 is used", signal_);
+    signal_ = SIGUSR2;
+    MaskSignal(SIG_BLOCK, signal_);
+    XMPI_CHECK(::sigaction(signal_, &action, &before) == 0);
+  }
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
     Say("signal %d had a handler of the program, now replaced; XMPI_SIGNAL chooses another signal",
         signal_);

@@ -1,4 +1,4 @@
-// QuiesceState is where one rank stands in a quiesce (design: steps 2-6): the proxy's messages and
+// QuiesceState is where one rank stands in a quiesce (docs/architecture.md, "The seven phases"): the proxy's messages and
 // the rank's own steps go in, what to report comes out. Pure values: no socket, no MPI, no
 // allocation, so the signal handler and the safe point's slow path share one object (both run on
 // the same thread, the slow path with the signal blocked). It never drops a message silently: what

@@ -80,7 +80,9 @@ Result<> Session::OpenWorld() {
     if (found) provided_ = ThreadLevel(level);
     PMPI_Info_free(&info);
   }
-  return MakeWorld();
+  Result<> made = MakeWorld();
+  if (!made) (void)Close();
+  return made;
 }
 
 Result<> Session::MakeWorld() {

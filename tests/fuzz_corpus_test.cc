@@ -1,4 +1,4 @@
-// The fuzz target over its corpus, in every build and without clang.
+// A fuzz target over its corpus, in every build and without clang: linked with each target in turn.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
-TEST(FrameFuzz, CorpusIsHarmless) {
+TEST(Fuzz, CorpusIsHarmless) {
   int inputs = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(XMPI_WIRE_CORPUS)) {
+  for (const auto& entry : std::filesystem::directory_iterator(XMPI_CORPUS)) {
     SCOPED_TRACE(entry.path());
     std::ifstream file(entry.path(), std::ios::binary);
     const std::string bytes(std::istreambuf_iterator<char>(file), {});
@@ -19,5 +19,5 @@ TEST(FrameFuzz, CorpusIsHarmless) {
     LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
     ++inputs;
   }
-  EXPECT_GE(inputs, 15);
+  EXPECT_GT(inputs, 0);
 }
