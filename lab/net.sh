@@ -71,7 +71,9 @@ net_drop() {
 
 net_heal() {
   in_switch ip link set "$(net_port "$1")" up
-  in_switch bridge link set dev "$(net_port "$1")" state 3
+  # The kernel notices in its own time that the cable is back.
+  await 10 in_switch bridge link set dev "$(net_port "$1")" state 3 2>/dev/null ||
+    die "lab: the port of $1 does not come up again"
   echo up >"$LAB_DIR/$1/link"
 }
 
