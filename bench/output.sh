@@ -3,7 +3,8 @@
 # Both launchers get the same hosts, ssh, MPICH and UCX variables and take turns; the lab is this bench's own.
 set -euo pipefail
 CHECKOUT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-export XMPI_LAB=bench-output
+XMPI_LAB=bench-output-$(sha256sum <<<"$CHECKOUT" | head -c 6)
+export XMPI_LAB
 JSON=/dev/stdout
 PAIRS=5
 while (($# > 0)); do

@@ -30,6 +30,10 @@ close_inherited_descriptors() {
   done
 }
 
+check_jobs() {
+  [[ $JOBS =~ ^[1-9][0-9]{0,3}$ ]] || die "XMPI_JOBS is a number of parallel compilers, not '$JOBS'"
+}
+
 need_root() {
   ((EUID == 0)) || die "this needs root (namespaces and mounts); try: sudo $0 $COMMAND"
   case $XMPI_CACHE$CHECKOUT in
@@ -60,7 +64,9 @@ run_logged() {
   pid=$!
   set +m
   # shellcheck disable=SC2064 # the pid of now is meant
-  trap "kill -- -$pid 2>/dev/null; wait $pid 2>/dev/null || true; exit 130" INT TERM
+  trap "end_group $pid; exit 130" INT
+  # shellcheck disable=SC2064
+  trap "end_group $pid; exit 143" TERM
   show_progress "$title" "$log" "$pid"
   wait "$pid" || status=$?
   trap - INT TERM
@@ -73,6 +79,15 @@ run_logged() {
   say "The whole log: $log"
   return "$status"
 }
+
+# Ends a process group of ours; returns when nothing of it is left.
+end_group() {
+  kill -- "-$1" 2>/dev/null
+  await 10 group_is_gone "$1" || kill -KILL -- "-$1" 2>/dev/null
+  wait "$1" 2>/dev/null || true
+}
+
+group_is_gone() { ! ps -eo pgid=,stat= | awk -v group="$1" '$1 == group && $2 !~ /^Z/ {n++} END {exit !n}'; }
 
 show_progress() {
   local title=$1 log=$2 pid=$3 start=$SECONDS next=15 last

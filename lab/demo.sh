@@ -4,22 +4,28 @@
 # Runs inside the base with everything built; the lab is taken down at the end, whatever happens.
 set -euo pipefail
 CHECKOUT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-export XMPI_LAB=demo
+# Its own in each checkout, so that two can try at once; never the lab that the user works with.
+XMPI_LAB=demo-$(sha256sum <<<"$CHECKOUT" | head -c 6)
+export XMPI_LAB
 RESULTS=$CHECKOUT/results/local/demo
 JSON=""
 STEPS=12000
 
 usage() {
-  echo "usage: ./dev demo [--json FILE] [--steps N]" >&2
+  echo "usage: ./dev demo [--json FILE] [--steps N], N from 1200 to 1048576" >&2
   exit 2
 }
 while (($# > 0)); do
+  (($# > 1)) || usage
   case $1 in
-    --json) JSON=${2:?$(usage)} && shift 2 ;;
-    --steps) STEPS=${2:?$(usage)} && shift 2 ;;
+    --json) JSON=$2 ;;
+    --steps) STEPS=$2 ;;
     *) usage ;;
   esac
+  shift 2
 done
+[[ $STEPS =~ ^[1-9][0-9]{3,6}$ ]] || usage
+((STEPS >= 1200 && STEPS <= 1048576)) || usage
 
 say() { printf '\n== %s\n' "$*"; }
 die() {

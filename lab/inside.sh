@@ -52,7 +52,9 @@ build_targets() {
 }
 
 cmd_build() {
+  check_jobs
   base_ensure
+  mkdir -p "$XMPI_BUILD/log" 2>/dev/null || die "cannot make the build tree $XMPI_BUILD (XMPI_BUILD names another)"
   run_logged "build" "$XMPI_BUILD/log/build.log" build_targets "$@" ||
     die "the build failed: fix what the log says and run ./dev build again"
 }

@@ -32,7 +32,10 @@ cmd_lab() {
   local name=${XMPI_LAB:-lab-$(sha256sum <<<"$CHECKOUT" | head -c 6)} command="" arguments=()
   while (($# > 0)); do
     case $1 in
-      --name) name=${2-} && shift $(($# > 1 ? 2 : 1)) ;;
+      --name)
+        (($# > 1)) || usage_error "lab: --name takes the name of a lab"
+        name=$2 && shift 2
+        ;;
       *) if [[ -z $command ]]; then command=$1; else arguments+=("$1"); fi && shift ;;
     esac
     # What follows the node is the user's command, with options of its own.
@@ -86,8 +89,12 @@ lab_up() {
   LAB_BINDS=("$CHECKOUT")
   while (($# > 0)); do
     case $1 in
-      -n) count=${2-} && shift $(($# < 2 ? 1 : 2)) ;;
-      --bind) LAB_BINDS+=("$(readlink -e "${2-}")") || die "lab: no such folder: ${2-}" && shift 2 ;;
+      -n | --bind) (($# > 1)) || usage_error "lab up: $1 needs a value (see ./dev lab help)" ;;&
+      -n) count=$2 && shift 2 ;;
+      --bind)
+        [[ -d $2 ]] || die "lab: no such folder: $2"
+        LAB_BINDS+=("$(readlink -e "$2")") && shift 2
+        ;;
       *) usage_error "lab up: what is '$1'? (see ./dev lab help)" ;;
     esac
   done
