@@ -19,17 +19,38 @@ void Agent::OnEvent(const SourceConnected& connected) {
   Send(std::move(envelope));
 }
 
+void Agent::OnDump(const wire::Dump& dump) {
+  dumping_for_ = dump.candidate_attempt();
+  DumpRanks action{
+      .candidate_attempt = dump.candidate_attempt(), .held = dump.held(), .facts = {}};
+  for (const auto& [rank, state] : ranks_) {
+    wire::RankImage image;
+    image.set_rank(rank);
+    AddFacts(&image);
+    action.facts.push_back(std::move(image));
+  }
+  actions_.push_back(std::move(action));
+}
+
+// What the next proxy must know of a rank and cannot learn from its image.
+void Agent::AddFacts(wire::RankImage* image) const {
+  const Rank& rank = ranks_.at(image->rank());
+  image->set_generation(server_ ? server_->GenerationOf(image->rank()) : 0);
+  image->set_thread(rank.thread);
+  image->set_signal(rank.signal);
+}
+
 void Agent::OnEvent(const RanksDumped& dumped) {
+  if (!dumping_for_) return;  // withdrawn in the meantime
   wire::Envelope envelope;
   wire::Dumped& message = *envelope.mutable_dumped();
   message.set_error(dumped.error);
+  message.set_candidate_attempt(*dumping_for_);
+  dumping_for_.reset();
   for (const wire::RankImage& each : dumped.images) {
-    const Rank& rank = ranks_[each.rank()];
     wire::RankImage& image = *message.add_images();
     image = each;
-    image.set_generation(server_ ? server_->GenerationOf(each.rank()) : 0);
-    image.set_thread(rank.thread);
-    image.set_signal(rank.signal);
+    AddFacts(&image);
   }
   Send(std::move(envelope));
 }
@@ -38,12 +59,17 @@ void Agent::OnEvent(const ImagesArrived& arrived) {
   wire::Envelope envelope;
   envelope.mutable_images_held()->set_error(arrived.error);
   envelope.mutable_images_held()->set_bytes(arrived.bytes);
+  for (const wire::RankImage& image : arrived.images)
+    *envelope.mutable_images_held()->add_images() = image;
   Send(std::move(envelope));
 }
 
 void Agent::OnRestore(const wire::Restore& restore) {
   for (const wire::RankImage& image : restore.images()) {
     Rank& rank = ranks_[image.rank()];
+    const int appnum = rank.appnum;
+    rank = {};
+    rank.appnum = appnum;
     rank.hello = true;
     rank.thread = image.thread();
     rank.signal = image.signal();
@@ -66,6 +92,7 @@ void Agent::OnEvent(const RanksRestored& restored) {
 
 // The move is off. A source's ranks go on where they are; a candidate has no reason to stay.
 void Agent::OnDiscard() {
+  dumping_for_.reset();
   if (role_ == Role::kSeat) {
     actions_.push_back(ContinueRanks{});
     return;
