@@ -42,6 +42,7 @@ bool Agent::Accept(const wire::Envelope& envelope) {
   epoch_ = std::max(epoch_, header.epoch());
   if (header.migration() > migration_) {
     migration_ = header.migration();
+    connecting_for_.reset();
     for (auto& [rank, state] : ranks_) state.noticed = false;
   }
   return true;
@@ -71,6 +72,7 @@ void Agent::OnEvent(const LauncherSaid& said) {
       return;
     case wire::Envelope::kPrepareSource: {
       const wire::PrepareSource& prepare = envelope.prepare_source();
+      connecting_for_ = prepare.candidate_attempt();
       actions_.push_back(ConnectSource{{prepare.addresses().begin(), prepare.addresses().end()},
                                        static_cast<std::uint16_t>(prepare.image_port()),
                                        prepare.candidate_attempt()});

@@ -50,6 +50,7 @@ class Agent {
     int appnum = 0;
   };
   enum class Role { kSeat, kCandidate, kReleased };
+  enum class Restore { kNone, kUnderWay, kDone };
 
   void OnEvent(const LauncherSaid& said);
   void OnEvent(const RankSaid& said);
@@ -68,6 +69,7 @@ class Agent {
   void OnNotice(const wire::Notice& notice);
   void OnDump(const wire::Dump& dump);
   void OnRestore(const wire::Restore& restore);
+  void SayRestored(const std::string& error);
   void OnContinue(const wire::Continue& message);
   void OnDiscard();
   void SayEnded(RankId rank);
@@ -95,6 +97,9 @@ class Agent {
   wire::Launch launch_;
   std::map<RankId, Rank> ranks_;
   std::optional<pmi::Server> server_;
+  Restore restore_ = Restore::kNone;
+  std::vector<wire::RankPlace> restored_places_;
+  std::optional<AttemptId> connecting_for_;  // to whose target, ordered and not answered
   std::optional<AttemptId> dumping_for_;  // a dump is ordered and not answered
   bool ending_ = false;
   std::string ending_reason_;

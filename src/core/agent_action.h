@@ -38,7 +38,10 @@ struct StartRanks {  // -> RanksStarted
 struct OpenTarget {  // preflight, then listen for images -> TargetPrepared
   wire::Launch launch{};
 };
-struct ConnectSource {  // preflight, then dial the candidate -> SourceConnected
+// Preflight, then dial the candidate -> SourceConnected. A newer one or ContinueRanks withdraws it: no
+// SourceConnected comes then. (Attempts are numbered anew in each migration, so a late one could be
+// taken for the next's.)
+struct ConnectSource {
   std::vector<std::string> addresses{};
   std::uint16_t image_port = 0;
   AttemptId candidate_attempt = 0;

@@ -1,4 +1,6 @@
 // The proxy's part of prepare, dump, transfer and restore: on the source and on the target.
+#include <algorithm>
+
 #include "core/agent.h"
 
 namespace xmpi::core {
@@ -13,6 +15,8 @@ void Agent::OnEvent(const TargetPrepared& prepared) {
 }
 
 void Agent::OnEvent(const SourceConnected& connected) {
+  if (connecting_for_ != connected.candidate_attempt) return;  // withdrawn in the meantime
+  connecting_for_.reset();
   wire::Envelope envelope;
   envelope.mutable_source_ready()->set_error(connected.error);
   envelope.mutable_source_ready()->set_candidate_attempt(connected.candidate_attempt);
@@ -64,7 +68,14 @@ void Agent::OnEvent(const ImagesArrived& arrived) {
   Send(std::move(envelope));
 }
 
+// Asked again while it is under way or done, the answer is the one to the first: two restores of
+// one rank would be two ranks.
 void Agent::OnRestore(const wire::Restore& restore) {
+  if (restore_ == Restore::kUnderWay) return;
+  const bool all_live =
+      std::ranges::none_of(ranks_, [](const auto& each) { return each.second.ended; });
+  if (restore_ == Restore::kDone && all_live) return SayRestored("");
+  restore_ = Restore::kUnderWay;
   for (const wire::RankImage& image : restore.images()) {
     Rank& rank = ranks_[image.rank()];
     const int appnum = rank.appnum;
@@ -80,18 +91,23 @@ void Agent::OnRestore(const wire::Restore& restore) {
 }
 
 void Agent::OnEvent(const RanksRestored& restored) {
+  restore_ = restored.error.empty() ? Restore::kDone : Restore::kNone;
+  restored_places_ = restored.places;
+  for (const wire::RankPlace& place : restored.places) ranks_[place.rank()].started = true;
+  SayRestored(restored.error);
+}
+
+void Agent::SayRestored(const std::string& error) {
   wire::Envelope envelope;
   wire::Restored& message = *envelope.mutable_restored();
-  message.set_error(restored.error);
-  for (const wire::RankPlace& place : restored.places) {
-    ranks_[place.rank()].started = true;
-    *message.add_places() = place;
-  }
+  message.set_error(error);
+  for (const wire::RankPlace& place : restored_places_) *message.add_places() = place;
   Send(std::move(envelope));
 }
 
 // The move is off. A source's ranks go on where they are; a candidate has no reason to stay.
 void Agent::OnDiscard() {
+  connecting_for_.reset();
   dumping_for_.reset();
   if (role_ == Role::kSeat) {
     actions_.push_back(ContinueRanks{});

@@ -152,7 +152,8 @@ class World {
     if (body == "prepare_target") fill(*said.envelope.mutable_prepare_target()->mutable_launch());
     if (body == "prepare_source") {
       said.envelope.mutable_prepare_source()->set_image_port(7000);
-      said.envelope.mutable_prepare_source()->set_candidate_attempt(1);
+      said.envelope.mutable_prepare_source()->set_candidate_attempt(
+          Number(command.Value("candidate", "1")));
     }
     if (body == "notice") said.envelope.mutable_notice();
     if (body == "agree") said.envelope.mutable_agree()->set_stop_call(Number(command.Value("stop_call")));

@@ -151,6 +151,8 @@ void Coordinator::OnCandidateMessage(Move& move, const ProxyMessage& message) {
       actions_.push_back(Tell{std::format("{}: {}", move.to, envelope.problem().text())});
       return;
     case wire::Envelope::kRankExited:
+      move.restored = false;  // its images can be restored again
+      move.ranks.clear();
       return OnCandidateFailed(move, std::format("the copy of rank {} on {} ended before handover",
                                                  envelope.rank_exited().rank(), move.to));
     default:
