@@ -220,8 +220,9 @@ bool Invariants::Exists(RankId rank, const ProxyId* without) const {
     if (id.slot != slot || !proxy->alive() || (without && id == *without)) return false;
     if (!MayStillServe(id)) return false;
     // Images count until their ranks have been handed over.
-    const bool has_seat = world_.launcher().coordinator().slots()[slot].proxy == id;
-    if (proxy->holds_images() && !proxy->leaving() && !has_seat) return true;
+    const core::ProxyRole role = world_.launcher().coordinator().proxies().at(id).role;
+    const bool waits = role == core::ProxyRole::kCandidate || role == core::ProxyRole::kGiver;
+    if (proxy->holds_images() && !proxy->leaving() && waits) return true;
     const auto found = proxy->ranks().find(rank);
     return found != proxy->ranks().end() && found->second->alive();
   });

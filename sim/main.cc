@@ -14,15 +14,6 @@ constexpr std::size_t kFailuresShown = 10;
 
 void Print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-// The transcript of the smallest scenario that fails in the same way.
-void Explain(const Failure& failure) {
-  const Scenario smallest =
-      Shrink(MakeScenario(failure.seed),
-             [&](const Scenario& less) { return FailsLike(less, failure.violation); });
-  const RunResult result = RunScenario(smallest, true);
-  Print(std::format("\nseed {} made smaller:\n{}", failure.seed, result.transcript));
-}
-
 int RunOne(std::uint64_t seed, bool trace, bool shrink) {
   const RunResult result = RunScenario(MakeScenario(seed), trace);
   if (trace) Print(result.transcript);
@@ -30,7 +21,7 @@ int RunOne(std::uint64_t seed, bool trace, bool shrink) {
                     static_cast<double>(result.simulated) / kSecond, result.moves_done,
                     result.violation.empty() ? "every invariant held" : result.violation));
   if (result.violation.empty()) return 0;
-  if (shrink) Explain({seed, result.violation});
+  if (shrink) Print("\n" + Explain({seed, result.violation}));
   return 1;
 }
 
@@ -55,7 +46,7 @@ int RunMany(std::uint64_t first, std::uint64_t last, unsigned threads, const std
     }
   }
   if (summary.failures.empty()) return 0;
-  if (shrink) Explain(summary.failures.front());
+  if (shrink) Print("\n" + Explain(summary.failures.front()));
   return 1;
 }
 

@@ -58,7 +58,9 @@ void Proxy::Perform(core::ConnectSource& action) {
   const AttemptId attempt = action.candidate_attempt;
   const ProxyId candidate{id_.slot, agent_.migration(), attempt};
   const Time delay = world_.app().Between(2 * kMs, 30 * kMs);
-  const auto try_it = [this, attempt, candidate](bool last) {
+  const std::uint64_t connect = ++connects_;
+  const auto try_it = [this, attempt, candidate, connect](bool last) {
+    if (connect != connects_) return true;  // withdrawn
     const auto peer = world_.FindProxy(candidate);
     const bool there = peer && peer->alive_ && peer->listens_ && CanTalk(node_, peer->node_);
     if (!there && !last) return false;
@@ -217,6 +219,7 @@ void Proxy::RestoreAll() {
 }
 
 void Proxy::Perform(core::ContinueRanks&) {
+  ++connects_;
   BreakImageConnection();
   for (auto& [rank, process] : ranks_) {
     if (process->alive()) process->Continue();

@@ -93,6 +93,14 @@ Scenario Shrink(Scenario scenario, const std::function<bool(const Scenario&)>& f
   return scenario;
 }
 
+std::string Explain(const Failure& failure) {
+  const Scenario smallest =
+      Shrink(MakeScenario(failure.seed),
+             [&](const Scenario& less) { return FailsLike(less, failure.violation); });
+  return std::format("seed {} made smaller:\n{}", failure.seed,
+                     RunScenario(smallest, true).transcript);
+}
+
 Summary RunSeeds(std::uint64_t first, std::uint64_t last, unsigned threads) {
   std::signal(SIGABRT, OnAbort);
   const auto began = std::chrono::steady_clock::now();

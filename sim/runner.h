@@ -22,6 +22,8 @@ struct Failure {
   std::uint64_t seed = 0;
   std::string violation;
 };
+// The transcript of the smallest scenario found that fails in the same way.
+std::string Explain(const Failure& failure);
 
 struct Summary {
   std::uint64_t first = 0, last = 0;
