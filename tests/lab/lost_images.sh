@@ -16,7 +16,7 @@ hold_images() {
 originals_lost() { grep -q "originals.lost" "$EVENTS"; }
 
 step "the reference"
-make_reference 6000
+make_reference 3000
 
 step "source lost, and the first restore fails: it is done again"
 hold_images ",node3@restore.after:error-once"
@@ -51,7 +51,7 @@ seq 0 999999 >"$TEST_DIR/in"
 rm -f "$RELEASE"
 start_env=(env "XMPI_FAULT=node3@reconnect.before:crash")
 LAUNCH=(-spares node3 -timeouts "$PATIENCE")
-INPUT=$TEST_DIR/in start 4 2 -pause 2000 -lines 1 -read 20
+INPUT=$TEST_DIR/in start 4 2 -pause 10000 -lines 1 -read 20
 evacuate node1
 stays "lost before all had reconnected"
 expect_eq "$(field read)" $(($(field steps) * 20)) "lines of standard input"

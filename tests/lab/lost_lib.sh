@@ -27,7 +27,7 @@ begin() {
   rm -f "$RELEASE" "$EVENTS"
   start_env=(env "XMPI_FAULT=$1")
   LAUNCH=(-spares "node3,node5" -timeouts "$PATIENCE" -event-log "$EVENTS")
-  start 4 2 -pause 2000 -lines 1
+  start 4 2 -pause 10000 -lines 1
 }
 
 # evacuate ARG...: in the background; its answer is awaited by `answered`.
