@@ -84,6 +84,26 @@ TEST(FaultPoints, ErrorNamesThePoint) {
   ASSERT_TRUE(ArmFaults(""));
 }
 
+TEST(FaultPoints, AnActorIsArmedByItsName) {
+  ASSERT_TRUE(ArmFaults("node2@dump.before:error,launcher@dump.after:error", "node3"));
+  EXPECT_TRUE(FAULT_POINT("dump.before"));
+  ASSERT_TRUE(ArmFaults("node2@dump.before:error,dump.after:error", "node2"));
+  EXPECT_FALSE(FAULT_POINT("dump.before"));
+  EXPECT_FALSE(FAULT_POINT("dump.after"));
+  ASSERT_TRUE(ArmFaults("node2@dump.before:error,dump.after:error", "launcher"));
+  EXPECT_TRUE(FAULT_POINT("dump.before"));
+  EXPECT_TRUE(FAULT_POINT("dump.after"));
+  EXPECT_FALSE(ArmFaults("node2@dump.middle:error", "node3"));
+  ASSERT_TRUE(ArmFaults(""));
+}
+
+TEST(FaultPoints, HoldLastsUntilTheFileIsThere) {
+  ASSERT_TRUE(ArmFaults("dump.before:hold=/dev/null"));
+  EXPECT_TRUE(FAULT_POINT("dump.before"));
+  EXPECT_EQ(ArmedAt(FaultPoint::kDumpBefore), FaultAction::kHold);
+  ASSERT_TRUE(ArmFaults(""));
+}
+
 TEST(FaultPoints, CrashDiesLikeKill) {
   ASSERT_TRUE(ArmFaults("dump.before:crash"));
   EXPECT_EXIT((void)FAULT_POINT("dump.before"), testing::KilledBySignal(SIGKILL), "");

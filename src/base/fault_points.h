@@ -1,8 +1,13 @@
 // Fault points: named places, before and after each phase, where a test can make a program fail.
-// Armed by the environment, XMPI_FAULT=point:action[,point:action...]; unarmed they cost one load.
+// Armed by the environment, XMPI_FAULT=[actor@]point:action[,...]; unarmed they cost one load. The
+// actor is `launcher` or a node's name (its proxies); without one every proxy is meant.
 // A point is an expression of type Result<>: XMPI_RETURN_IF_ERROR(FAULT_POINT("dump.before")).
 //   error  the point returns an Error          crash  the process dies as by kill -9
 //   stall  the process stops answering         cut    the connections of the process are dropped
+//   error-once  an Error for the first who comes
+//   hold=FILE  it stops answering until FILE is there, so that a test can do something just then
+//   corrupt    what is sent there is damaged (image data; nothing elsewhere)
+//   full       there is hardly any room for what is kept there (images; nothing elsewhere)
 // The name is checked by the compiler: an unknown one does not build.
 #pragma once
 
@@ -43,7 +48,7 @@ inline constexpr std::array kFaultPointNames = {
 #undef XMPI_FAULT_NAME
 };
 
-enum class FaultAction { kNone, kError, kCrash, kStall, kCut };
+enum class FaultAction { kNone, kError, kCrash, kStall, kCut, kHold, kCorrupt, kFull, kErrorOnce };
 
 consteval FaultPoint FaultPointNamed(std::string_view name) {
   for (std::size_t i = 0; i < kFaultPointNames.size(); ++i) {
@@ -52,10 +57,11 @@ consteval FaultPoint FaultPointNamed(std::string_view name) {
   throw "no fault point of this name";  // In a consteval function this is a compile error.
 }
 
-// Arms the points that `specification` names and disarms all others; "" disarms all.
-Result<> ArmFaults(std::string_view specification);
-// The same from XMPI_FAULT; for main, before anything runs.
-Result<> ArmFaultsFromEnvironment();
+// Arms the points that `specification` names for `actor`, or for nobody in particular, and disarms
+// all others; "" disarms all.
+Result<> ArmFaults(std::string_view specification, std::string_view actor = "");
+// The same from XMPI_FAULT; for main, before anything runs. The launcher is meant only by its name.
+Result<> ArmFaultsFromEnvironment(std::string_view actor = "");
 
 // What `cut` does; the program that owns connections sets it.
 void SetFaultCut(std::function<void()> cut);

@@ -38,6 +38,9 @@ inline constexpr std::size_t kImageStrangers = 64;
 inline constexpr std::size_t kIdentityBytes = 128;
 inline constexpr std::size_t kJobNameBytes = 64;
 
+// Orders that wait for the migration under way: a job has fewer nodes to leave at once.
+inline constexpr std::size_t kWaitingOrders = 64;
+
 // What is kept of a remote shell's stderr to explain why it failed.
 inline constexpr std::size_t kShellStderrBytes = 16u << 10;
 inline constexpr std::size_t kShellLineBytes = 4u << 10;

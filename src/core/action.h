@@ -53,13 +53,22 @@ struct MovedRank {
   std::uint32_t pid_after = 0;
 };
 
-struct MigrationResult {
-  MigrationId migration = 0;
-  bool ok = false;
-  std::string reason{};  // why not, and what state the job is in
+struct MovedSlot {
   SlotId slot = 0;
   std::string from{};
   std::string to{};
+  bool moved = false;
+  std::string reason{};  // why it stays where it is
+};
+
+struct MigrationResult {
+  MigrationId migration = 0;
+  bool ok = false;       // nothing of the job is on the node any more
+  std::string reason{};  // why not, and what state the job is in
+  SlotId slot = 0;       // the first that left the node; all: `slots`
+  std::string from{};
+  std::string to{};
+  std::vector<MovedSlot> slots{};  // of the whole migration
   std::vector<MovedRank> ranks{};
   std::uint64_t stop_call = 0;
   std::uint64_t image_bytes = 0;

@@ -42,6 +42,7 @@ bool Agent::Accept(const wire::Envelope& envelope) {
   epoch_ = std::max(epoch_, header.epoch());
   if (header.migration() > migration_) {
     migration_ = header.migration();
+    connecting_for_.reset();
     for (auto& [rank, state] : ranks_) state.noticed = false;
   }
   return true;
@@ -71,6 +72,7 @@ void Agent::OnEvent(const LauncherSaid& said) {
       return;
     case wire::Envelope::kPrepareSource: {
       const wire::PrepareSource& prepare = envelope.prepare_source();
+      connecting_for_ = prepare.candidate_attempt();
       actions_.push_back(ConnectSource{{prepare.addresses().begin(), prepare.addresses().end()},
                                        static_cast<std::uint16_t>(prepare.image_port()),
                                        prepare.candidate_attempt()});
@@ -87,8 +89,7 @@ void Agent::OnEvent(const LauncherSaid& said) {
     case wire::Envelope::kCancelQuiesce:
       return TellRanks(rank_link::Kind::kCancel, 0, envelope.cancel_quiesce().reason());
     case wire::Envelope::kDump:
-      actions_.push_back(DumpRanks{});
-      return;
+      return OnDump(envelope.dump());
     case wire::Envelope::kRestore:
       return OnRestore(envelope.restore());
     case wire::Envelope::kContinueRanks:
@@ -205,15 +206,22 @@ void Agent::OnEvent(const RankEnded& ended) {
   Rank& rank = ranks_[ended.rank];
   if (rank.ended) return;
   rank.ended = true;
-  if (role_ != Role::kReleased) {
-    wire::Envelope envelope;
-    wire::RankExited& exited = *envelope.mutable_rank_exited();
-    exited.set_rank(ended.rank);
-    exited.set_wait_status(ended.wait_status);
-    exited.set_finalized(!server_ || !server_->IsOpen(ended.rank));
-    Send(std::move(envelope));
-  }
+  rank.wait_status = ended.wait_status;
+  if (role_ != Role::kReleased) SayEnded(ended.rank);
   LeaveIfOver();
+}
+
+void Agent::SayEnded(RankId rank) {
+  wire::Envelope envelope;
+  wire::RankExited& exited = *envelope.mutable_rank_exited();
+  exited.set_rank(rank);
+  exited.set_wait_status(ranks_[rank].wait_status);
+  exited.set_finalized(!server_ || !server_->IsOpen(rank));
+  Send(std::move(envelope));
+}
+
+std::size_t Agent::StateSize() const {
+  return ranks_.size() + (server_ ? server_->live_generations() : 0);
 }
 
 void Agent::OnTerminate(const wire::Terminate& terminate) {

@@ -31,6 +31,8 @@ class Agent {
   Epoch epoch() const { return epoch_; }
   MigrationId migration() const { return migration_; }
   bool ranks_alive() const;
+  // Everything it remembers, counted: this does not grow with the number of moves.
+  std::size_t StateSize() const;
   std::uint64_t stale_messages() const { return stale_messages_; }
 
  private:
@@ -39,6 +41,7 @@ class Agent {
     bool hello = false;
     bool finalizing = false;
     bool ended = false;
+    std::uint32_t wait_status = 0;
     bool noticed = false;  // in the current migration
     std::uint32_t thread = 0;
     std::uint32_t signal = 0;
@@ -47,6 +50,7 @@ class Agent {
     int appnum = 0;
   };
   enum class Role { kSeat, kCandidate, kReleased };
+  enum class Restore { kNone, kUnderWay, kDone };
 
   void OnEvent(const LauncherSaid& said);
   void OnEvent(const RankSaid& said);
@@ -63,9 +67,13 @@ class Agent {
   bool Accept(const wire::Envelope& envelope);
   void OnLaunch(const wire::Launch& launch);
   void OnNotice(const wire::Notice& notice);
+  void OnDump(const wire::Dump& dump);
   void OnRestore(const wire::Restore& restore);
+  void SayRestored(const std::string& error);
   void OnContinue(const wire::Continue& message);
   void OnDiscard();
+  void SayEnded(RankId rank);
+  void AddFacts(wire::RankImage* image) const;
   void OnTerminate(const wire::Terminate& terminate);
   void OnNameReply(const wire::NameReply& reply);
 
@@ -89,6 +97,10 @@ class Agent {
   wire::Launch launch_;
   std::map<RankId, Rank> ranks_;
   std::optional<pmi::Server> server_;
+  Restore restore_ = Restore::kNone;
+  std::vector<wire::RankPlace> restored_places_;
+  std::optional<AttemptId> connecting_for_;  // to whose target, ordered and not answered
+  std::optional<AttemptId> dumping_for_;  // a dump is ordered and not answered
   bool ending_ = false;
   std::string ending_reason_;
   std::uint64_t stale_messages_ = 0;

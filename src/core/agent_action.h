@@ -38,13 +38,25 @@ struct StartRanks {  // -> RanksStarted
 struct OpenTarget {  // preflight, then listen for images -> TargetPrepared
   wire::Launch launch{};
 };
-struct ConnectSource {  // preflight, then dial the candidate -> SourceConnected
+// Preflight, then dial the candidate -> SourceConnected. A newer one or ContinueRanks withdraws it: no
+// SourceConnected comes then. (Attempts are numbered anew in each migration, so a late one could be
+// taken for the next's.)
+struct ConnectSource {
   std::vector<std::string> addresses{};
   std::uint16_t image_port = 0;
   AttemptId candidate_attempt = 0;
 };
-struct DumpRanks {};  // and send each image as it is made -> RanksDumped; Drained goes by itself
-struct RestoreRanks {  // -> RanksRestored
+// Makes images and sends each as it is made -> RanksDumped; Drained goes by itself. `held`: no dump,
+// the images that are held here go to the candidate that ConnectSource reached. ContinueRanks and
+// EndRanks withdraw it: no RanksDumped comes then.
+struct DumpRanks {
+  AttemptId candidate_attempt = 0;
+  bool held = false;
+  std::vector<wire::RankImage> facts{};  // what must travel with each image, for ImagesArrived
+};
+// All or none -> RanksRestored. The images stay until the proxy leaves: a restore may be repeated,
+// and then ends what is left of the one before without a word.
+struct RestoreRanks {
   std::vector<wire::RankImage> images{};
 };
 struct ContinueRanks {};  // stopped originals go on (still parked); images and connection are dropped

@@ -55,6 +55,7 @@ struct RanksDumped {  // every rank of the slot, or the first failure
 struct ImagesArrived {
   std::string error{};
   std::uint64_t bytes = 0;
+  std::vector<wire::RankImage> images{};  // the facts that came with them
 };
 struct RanksRestored {
   std::string error{};

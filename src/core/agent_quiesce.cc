@@ -105,7 +105,11 @@ void Agent::OnContinue(const wire::Continue& message) {
   role_ = Role::kSeat;
   if (server_) server_->SetMapping(message.process_mapping());
   for (const auto& [rank, state] : ranks_) {
-    if (state.ended) continue;
+    if (state.ended) {
+      // Said before, perhaps under an epoch that counted for nothing.
+      SayEnded(rank);
+      continue;
+    }
     Tell(rank, Kind::kEnv, 0, hostname_, "PMI_HOSTNAME");
     for (const wire::EnvironmentVariable& variable : environment_)
       Tell(rank, Kind::kEnv, 0, variable.value(), variable.name());

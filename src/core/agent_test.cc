@@ -50,7 +50,10 @@ struct Printer {
     return std::format("connect to port {} for attempt {}", action.image_port,
                        action.candidate_attempt);
   }
-  std::string operator()(const DumpRanks&) const { return "dump ranks"; }
+  std::string operator()(const DumpRanks& action) const {
+    return std::format("{} for attempt {}", action.held ? "send held images" : "dump ranks",
+                       action.candidate_attempt);
+  }
   std::string operator()(const RestoreRanks&) const { return "restore ranks"; }
   std::string operator()(const ContinueRanks&) const { return "continue stopped ranks"; }
   std::string operator()(const EndRanks& action) const {
@@ -149,14 +152,19 @@ class World {
     if (body == "prepare_target") fill(*said.envelope.mutable_prepare_target()->mutable_launch());
     if (body == "prepare_source") {
       said.envelope.mutable_prepare_source()->set_image_port(7000);
-      said.envelope.mutable_prepare_source()->set_candidate_attempt(1);
+      said.envelope.mutable_prepare_source()->set_candidate_attempt(
+          Number(command.Value("candidate", "1")));
     }
     if (body == "notice") said.envelope.mutable_notice();
     if (body == "agree") said.envelope.mutable_agree()->set_stop_call(Number(command.Value("stop_call")));
     if (body == "check") said.envelope.mutable_check();
     if (body == "teardown") said.envelope.mutable_teardown();
     if (body == "cancel_quiesce") said.envelope.mutable_cancel_quiesce()->set_reason(command.Value("reason"));
-    if (body == "dump") said.envelope.mutable_dump();
+    if (body == "dump") said.envelope.mutable_dump()->set_candidate_attempt(1);
+    if (body == "dump_held") {
+      said.envelope.mutable_dump()->set_candidate_attempt(2);
+      said.envelope.mutable_dump()->set_held(true);
+    }
     if (body == "restore") {
       for (const RankId rank : ranks_) {
         wire::RankImage& image = *said.envelope.mutable_restore()->add_images();

@@ -46,7 +46,7 @@ void Coordinator::OnEvent(const ProxyMessage& message) {
     return OnHello(message.from, message.envelope.proxy_hello());
   switch (found->second.role) {
     case ProxyRole::kFormer:
-      return Stale(message, "its proxy was released");
+      return OnFormerMessage(message);
     case ProxyRole::kSeat:
       return OnSeatMessage(message.from.slot, message);
     case ProxyRole::kCandidate:
@@ -54,7 +54,21 @@ void Coordinator::OnEvent(const ProxyMessage& message) {
         if (move.candidate == message.from) return OnCandidateMessage(move, message);
       }
       return Stale(message, "its attempt is over");
+    case ProxyRole::kGiver:
+      for (Move& move : migration_->moves) {
+        if (move.giver == message.from) return OnGiverMessage(move, message);
+      }
+      return Stale(message, "its images are not needed");
   }
+}
+
+// The one thing that still counts: originals that end before the commit point cannot come back.
+void Coordinator::OnFormerMessage(const ProxyMessage& message) {
+  Move* move = UncommittedMoveOf(message.from.slot);
+  const bool original = move && move->source == message.from && message.envelope.has_rank_exited();
+  if (!original) return Stale(message, "its proxy was released");
+  Log("original.ended", {{"rank", static_cast<std::int64_t>(message.envelope.rank_exited().rank())}});
+  move->originals_lost = true;
 }
 
 void Coordinator::OnSeatMessage(SlotId slot, const ProxyMessage& message) {
@@ -64,12 +78,7 @@ void Coordinator::OnSeatMessage(SlotId slot, const ProxyMessage& message) {
   if (BelongsToMigration(body) &&
       (!migration_ || migration_->id != envelope.header().migration()))
     return Stale(message, "of another migration");
-  Move* move = nullptr;
-  if (migration_) {
-    for (Move& each : migration_->moves) {
-      if (each.slot == slot) move = &each;
-    }
-  }
+  Move* move = MoveOf(slot);
   switch (body) {
     case wire::Envelope::kLaunched:
       return OnLaunched(slot, envelope.launched());
@@ -97,8 +106,9 @@ void Coordinator::OnSeatMessage(SlotId slot, const ProxyMessage& message) {
       actions_.push_back(Tell{std::format("{}: {}", Place(slot), envelope.problem().text())});
       return;
     case wire::Envelope::kSourceReady:
-      if (move) return OnSourceReady(*move, envelope.source_ready());
-      break;
+      if (!move || envelope.source_ready().candidate_attempt() != move->candidate.attempt)
+        return Stale(message, "of another attempt");
+      return OnSourceReady(*move, envelope.source_ready());
     case wire::Envelope::kNoticed:
       return OnNoticed(slot, envelope.noticed());
     case wire::Envelope::kArrived:
@@ -111,8 +121,9 @@ void Coordinator::OnSeatMessage(SlotId slot, const ProxyMessage& message) {
       if (KnownRank(slot, envelope.parked().rank())) return OnParked(envelope.parked());
       break;
     case wire::Envelope::kDumped:
-      if (move) return OnDumped(*move, envelope.dumped());
-      break;
+      if (!move || envelope.dumped().candidate_attempt() != move->candidate.attempt)
+        return Stale(message, "of another attempt");
+      return OnDumped(*move, envelope.dumped());
     case wire::Envelope::kRunning:
       if (KnownRank(slot, envelope.running().rank())) return OnRunning(envelope.running());
       break;
@@ -140,11 +151,28 @@ void Coordinator::OnCandidateMessage(Move& move, const ProxyMessage& message) {
       actions_.push_back(Tell{std::format("{}: {}", move.to, envelope.problem().text())});
       return;
     case wire::Envelope::kRankExited:
-      return FailMigration(std::format("the copy of rank {} on {} ended before handover",
-                                       envelope.rank_exited().rank(), move.to));
+      move.restored = false;  // its images can be restored again
+      move.ranks.clear();
+      return OnCandidateFailed(move, std::format("the copy of rank {} on {} ended before handover",
+                                                 envelope.rank_exited().rank(), move.to));
     default:
       return Stale(message, "unexpected of a candidate");
   }
+}
+
+void Coordinator::OnGiverMessage(Move& move, const ProxyMessage& message) {
+  const wire::Envelope& envelope = message.envelope;
+  switch (envelope.body_case()) {
+    case wire::Envelope::kSourceReady:
+      if (envelope.source_ready().candidate_attempt() != move.candidate.attempt) break;
+      return OnSourceReady(move, envelope.source_ready());
+    case wire::Envelope::kDumped:
+      if (envelope.dumped().candidate_attempt() != move.candidate.attempt) break;
+      return OnDumped(move, envelope.dumped());
+    default:
+      break;
+  }
+  Stale(message, "unexpected of who only gives images");
 }
 
 void Coordinator::Stale(const ProxyMessage& message, std::string_view why) {
@@ -174,7 +202,8 @@ void Coordinator::OnEvent(const ProxyLost& lost) {
   Forget(lost.proxy);
   for (Move& move : migration_->moves) {
     if (move.candidate == lost.proxy)
-      return RetryOrFail(move, std::format("the candidate on {} was lost: {}", node, lost.reason));
+      return OnCandidateFailed(move, std::format("the candidate on {} was lost: {}", node, lost.reason));
+    if (move.giver == lost.proxy) return OnGiverLost(move, lost.reason);
   }
 }
 
@@ -186,10 +215,11 @@ void Coordinator::OnEvent(const TimerExpired& expired) {
         BeginEnd(1, std::format("the job did not start in time: nothing from {}", SlotsNotLaunched()));
       return;
     case TimerId::Kind::kStep:
-      if (migration_ && migration_->id == timer.migration && migration_->step == timer.step &&
-          migration_->moves.front().candidate.attempt == timer.attempt)
-        Pull(Trigger::kDeadline);
-      return;
+      if (!migration_ || migration_->id != timer.migration || migration_->entries != timer.entry)
+        return;
+      if (IsLateBySlot(migration_->step)) return OnLate();
+      if (migration_->step == Step::kReconnect) return OnReconnectLate();
+      return Pull(Trigger::kDeadline);
     case TimerId::Kind::kEnd:
       if (stage_ != JobStage::kEnding) return;
       while (!proxies_.empty()) {
@@ -204,6 +234,7 @@ void Coordinator::OnEvent(const TimerExpired& expired) {
 
 void Coordinator::Send(SlotId slot, wire::Envelope envelope) {
   const ProxyId& to = slots_[slot].proxy;
+  if (!proxies_.contains(to)) return;  // lost, and what it held is held elsewhere
   wire::Header& header = *envelope.mutable_header();
   header.set_slot(slot);
   header.set_epoch(slots_[slot].epoch);
@@ -212,12 +243,17 @@ void Coordinator::Send(SlotId slot, wire::Envelope envelope) {
   actions_.push_back(SendMessage{to, std::move(envelope)});
 }
 
-void Coordinator::SendCandidate(const Move& move, wire::Envelope envelope) {
+void Coordinator::SendCandidate(const ProxyId& candidate, wire::Envelope envelope) {
   wire::Header& header = *envelope.mutable_header();
-  header.set_slot(move.slot);
+  header.set_slot(candidate.slot);
   header.set_migration(migration_->id);
-  header.set_attempt(move.candidate.attempt);
-  actions_.push_back(SendMessage{move.candidate, std::move(envelope)});
+  header.set_attempt(candidate.attempt);
+  actions_.push_back(SendMessage{candidate, std::move(envelope)});
+}
+
+void Coordinator::SendGiver(const Move& move, wire::Envelope envelope) {
+  if (move.giver == move.source) return Send(move.slot, std::move(envelope));
+  SendCandidate(move.giver, std::move(envelope));
 }
 
 void Coordinator::SendFormer(const ProxyId& proxy, wire::Envelope envelope) {
@@ -239,6 +275,14 @@ void Coordinator::Log(std::string name,
 
 std::string Coordinator::Place(SlotId slot) const {
   return std::format("slot {} on {}", slot, slots_[slot].node);
+}
+
+std::string Coordinator::RanksOf(SlotId slot) const {
+  std::string ranks;
+  for (RankId rank = 0; rank < ranks_.size(); ++rank) {
+    if (ranks_[rank].slot == slot) ranks += std::format("{}{}", ranks.empty() ? "" : ", ", rank);
+  }
+  return ranks;
 }
 
 std::string Coordinator::SlotsNotLaunched() const {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,7 @@ namespace xmpi::core {
 enum class ProxyRole {
   kSeat,       // holds its slot
   kCandidate,  // on a target, before handover
+  kGiver,      // a candidate that failed, but holds the only images there are
   kFormer,     // released or discarded; only its leaving is awaited
 };
 
@@ -67,6 +69,8 @@ class Coordinator {
   const std::optional<Migration>& migration() const { return migration_; }
   MigrationId migrations() const { return last_migration_; }
   std::uint64_t stale_messages() const { return stale_messages_; }
+  // Everything it remembers, counted: at rest this does not grow with the number of moves.
+  std::size_t StateSize() const;
 
  private:
   // Events (coordinator.cc).
@@ -80,6 +84,8 @@ class Coordinator {
   void OnEvent(const EndOrder& order);
   void OnSeatMessage(SlotId slot, const ProxyMessage& message);
   void OnCandidateMessage(Move& move, const ProxyMessage& message);
+  void OnGiverMessage(Move& move, const ProxyMessage& message);
+  void OnFormerMessage(const ProxyMessage& message);
   void Stale(const ProxyMessage& message, std::string_view why);
 
   // The job's life (job_life.cc).
@@ -88,6 +94,7 @@ class Coordinator {
   void OnRankHello(RankId rank);
   void OnRankFinalizing(RankId rank);
   void OnRankExited(const wire::RankExited& exited);
+  void OnRankEndedWell(RankId rank);
   void OnRankAborted(const wire::RankAborted& aborted);
   void OnFenceIn(SlotId slot, const wire::FenceIn& fence);
   void OnNameRequest(SlotId slot, const wire::NameRequest& request);
@@ -98,18 +105,52 @@ class Coordinator {
   void EndIfAllGone();
 
   // prepare (prepare.cc)
-  void StartMigration(const EvacuateOrder& order);
-  void StartNextMigration();
   std::string WhyNotMovable() const;
-  bool PlaceMove(Move& move);
+  Result<std::vector<Move>> PlaceNode(const EvacuateOrder& order);
+  Result<> PlaceMove(Move& move, std::span<const Move> others) const;
+  void StartCandidate(const Move& move);
   void PrepareTargetOf(const Move& move);
   void OnTargetReady(Move& move, const wire::TargetReady& ready);
   void OnSourceReady(Move& move, const wire::SourceReady& ready);
-  void RetryOrFail(Move& move, std::string reason);
+
+  // What operators want (orders.cc)
+  void StartMigration(const EvacuateOrder& order);
+  void StartNextMigration();
+  bool JoinsNow(const EvacuateOrder& order) const;
+  void Join(const EvacuateOrder& order);
+  void LeaveTarget(const EvacuateOrder& order);
+  void Refuse(const EvacuateOrder& order, std::string reason);
+  void AnswerOrder(RequestId request, MigrationResult result);
+  void Accept(const EvacuateOrder& order);
+
+  // What fails (failure.cc)
+  void TryElsewhere(Move& move, std::string reason);
+  bool RetireCandidate(Move& move);
+  void PushOn(Move& move);
+  bool Reinstate(Move& move);
+  void OnCandidateFailed(Move& move, std::string reason);
+  bool SurvivesInImages(const Move& move) const;
+  void Rescue(Move& move, const std::string& reason);
+  void PushRescue(Move& move);
+  void ReleaseHolders();
+  Move* MoveFrom(const ProxyId& source);
+  void OnGiverLost(Move& move, const std::string& reason);
+  void OnOriginalsLost(Move& move, const std::string& reason);
+  void LeaveGroup(Move& move, std::string reason);
+  void FailMigration(std::string reason);
+  void OnLate();
+  void AbandonMoves();
+  void Abandon(const Move& move);
+  void LetInputFlow();
+  void DiscardCandidate(const Move& move);
+  void DiscardProxy(const ProxyId& proxy);
+  Move* UncommittedMoveOf(SlotId slot);
+  Move* MoveOf(SlotId slot);
 
   // quiesce (quiesce.cc)
   void EnterNotice();
   void OnNoticed(SlotId slot, const wire::Noticed& noticed);
+  void AgreeOnStopCall();
   void OnArrived(const wire::Arrived& arrived);
   void OnChecked(const wire::Checked& checked);
   void OnParked(const wire::Parked& parked);
@@ -117,44 +158,49 @@ class Coordinator {
 
   // dump, transfer, restore (move.cc)
   void EnterDump();
+  void SendDump(Move& move);
   void OnDumped(Move& move, const wire::Dumped& dumped);
   void OnImagesHeld(Move& move, const wire::ImagesHeld& held);
-  void EnterTransfer();
   void EnterRestore();
+  void RestoreTheReady();
+  void SendRestore(Move& move);
   void OnRestored(Move& move, const wire::Restored& restored);
 
-  // handover (handover.cc): an in-memory swap
+  // handover (handover.cc): an in-memory swap, and the way back before the commit point
   void HandOver();
+  void HandOverOne(Move& move);
+  void GiveBack(Move& move, const std::string& reason);
+  void OnReconnectLate();
 
   // reconnect (reconnect.cc)
+  wire::Envelope ContinueMessage() const;
   void EnterReconnect();
-  void EnterReturn();
   void OnRunning(const wire::Running& running);
   void OnFenceOpened(std::uint32_t generation);
 
   // Walking the table (step.cc)
   void Pull(Trigger trigger);  // takes the transition of the current step
   void Enter(Step step);
-  void FailMigration(std::string reason);
-  void AllAreOut();  // of a step that ends only together
-  void ReadyIf(bool condition) {
-    if (condition) Pull(Trigger::kReady);
-  }
+  void Begin(Step step);        // sends what the step begins with
+  void StartStepTimer();
+  void Advance();               // on to the next step, if this one has all it waits for
+  bool StepIsDone() const;
+  Trigger WhatFollows() const;  // of a step that is done
   void FinishMigration();
-  void AbandonMoves();
-  void DiscardCandidate(const Move& move);
   std::string WhoIsMissing() const;
   bool EveryRank(bool RankProgress::* flag) const;
-  bool EveryMove(bool Move::* flag) const;
+  bool EveryMove(bool Move::* flag) const;  // of those that have not left the group
 
   // Actions
   void Send(SlotId slot, wire::Envelope envelope);
-  void SendCandidate(const Move& move, wire::Envelope envelope);
+  void SendCandidate(const ProxyId& candidate, wire::Envelope envelope);
+  void SendGiver(const Move& move, wire::Envelope envelope);
   void SendFormer(const ProxyId& proxy, wire::Envelope envelope);
   void SendAllSlots(const wire::Envelope& envelope);
   void Log(std::string name, std::vector<std::pair<std::string, Record::Value>> fields);
   std::string Place(SlotId slot) const;  // "slot 1 on node2"
   std::string PlaceOfRank(RankId rank) const;
+  std::string RanksOf(SlotId slot) const;
   std::string SlotsNotLaunched() const;
   bool KnownRank(SlotId slot, RankId rank) const;
 
@@ -167,6 +213,7 @@ class Coordinator {
   std::optional<Migration> migration_;
   std::deque<EvacuateOrder> waiting_;
   MigrationId last_migration_ = 0;
+  Generation generation_ = 0;  // the newest of which a fence has opened
   std::uint64_t stale_messages_ = 0;
   int exit_code_ = 0;
   std::int64_t now_us_ = 0;

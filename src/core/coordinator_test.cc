@@ -42,6 +42,7 @@ std::string Describe(const wire::Envelope& envelope) {
 
 std::string Describe(const MigrationResult& result) {
   if (result.ok && result.from.empty()) return "done";
+  if (result.ok && result.ranks.empty()) return "nothing is there: " + result.reason;
   if (result.ok) {
     std::string ranks;
     for (const MovedRank& rank : result.ranks)
@@ -188,6 +189,8 @@ class World {
     if (verb == "evacuate") {
       EvacuateOrder order{.request = ++request_, .node = command.Word(1), .to = {}};
       if (command.values.contains("to")) order.to = command.Value("to");
+      if (command.values.contains("within_s"))
+        order.within = std::chrono::seconds(std::stoi(command.Value("within_s")));
       return {order};
     }
     if (verb == "cancel") return {CancelOrder{++request_}};
@@ -214,7 +217,8 @@ class World {
     return {{.kind = TimerId::Kind::kStep,
              .migration = migration.id,
              .attempt = migration.moves.front().candidate.attempt,
-             .step = migration.step}};
+             .step = migration.step,
+             .entry = migration.entries}};
   }
 
   std::vector<Event> Fence(const Command& command) {
@@ -307,13 +311,20 @@ class World {
       envelope.mutable_checked()->set_refusal(command.Value("refusal"));
     } else if (body == "parked") {
       envelope.mutable_parked()->set_rank(rank);
+    } else if (body == "fence_in") {
+      envelope.mutable_fence_in()->set_generation(ParseNumbers(command.Value("generation"), ',')[0]);
+      envelope.mutable_fence_in()->set_number(ParseNumbers(command.Value("number"), ',')[0]);
     } else if (body == "running") {
       envelope.mutable_running()->set_rank(rank);
     } else if (body == "dumped") {
       envelope.mutable_dumped()->set_error(error);
+      envelope.mutable_dumped()->set_candidate_attempt(
+          ParseNumbers(command.Value("candidate", "1"), ',')[0]);
       envelope.mutable_dumped()->add_images()->set_bytes(std::stoull(command.Value("bytes", "0")));
     } else if (body == "images_held") {
       envelope.mutable_images_held()->set_error(error);
+      if (command.values.contains("rank"))
+        envelope.mutable_images_held()->add_images()->set_rank(rank);
     } else if (body == "restored") {
       envelope.mutable_restored()->set_error(error);
       if (error.empty()) AddPlaces(from.slot, 200, *envelope.mutable_restored()->mutable_places());
@@ -359,8 +370,8 @@ TEST(Transitions, AreThoseOfTheDocument) {
       std::erase(cell, ' ');
       row.push_back(cell);
     }
-    constexpr std::string_view kTriggers[] = {"ready", "failed", "deadline", "retry"};
-    for (std::size_t i = 0; i < 4 && i + 1 < row.size(); ++i) {
+    constexpr std::string_view kTriggers[] = {"ready", "failed", "deadline", "retry", "reversed"};
+    for (std::size_t i = 0; i < 5 && i + 1 < row.size(); ++i) {
       if (!row[i + 1].empty()) shown.insert({row[0], std::string(kTriggers[i]), row[i + 1]});
     }
   }

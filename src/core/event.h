@@ -2,6 +2,7 @@
 // argument of Coordinator::On.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@ struct TimerId {
   MigrationId migration = 0;
   AttemptId attempt = 0;
   Step step = Step::kTarget;
+  std::uint32_t entry = 0;  // the n-th step of its migration
   auto operator<=>(const TimerId&) const = default;
 };
 
@@ -43,6 +45,8 @@ struct EvacuateOrder {
   RequestId request = 0;
   std::string node{};
   std::optional<std::string> to{};
+  // How long the node will still be there, if that is known.
+  std::optional<std::chrono::milliseconds> within{};
 };
 struct CancelOrder {
   RequestId request = 0;

@@ -108,27 +108,45 @@ void Coordinator::OnRankFinalizing(RankId rank) {
 void Coordinator::OnRankExited(const wire::RankExited& exited) {
   RankState& rank = ranks_[exited.rank()];
   if (rank.exited) return;  // a replay
+  const bool killed = WIFSIGNALED(static_cast<int>(exited.wait_status()));
+  if (stage_ == JobStage::kRunning && (killed || !exited.finalized())) {
+    const std::string how =
+        std::format("{} {}", PlaceOfRank(exited.rank()), HowItEnded(exited.wait_status()));
+    if (Move* move = UncommittedMoveOf(rank.slot)) return GiveBack(*move, how);
+    Move* move = MoveFrom(slots_[rank.slot].proxy);
+    if (move != nullptr && SurvivesInImages(*move)) return OnOriginalsLost(*move, how);
+  }
   rank.exited = true;
   rank.wait_status = exited.wait_status();
   const int code = ExitCodeOf(exited.wait_status());
   Log("rank.exit", {{"rank", static_cast<std::int64_t>(exited.rank())},
                     {"code", static_cast<std::int64_t>(code)}});
   if (stage_ == JobStage::kEnding) return;
-  const bool killed = WIFSIGNALED(static_cast<int>(exited.wait_status()));
   if (killed || !exited.finalized())
     return BeginEnd(code == 0 ? 1 : code,
                     std::format("{} {}{}", PlaceOfRank(exited.rank()),
                                 HowItEnded(exited.wait_status()),
                                 killed ? "" : " without finalizing MPI"));
   if (exit_code_ == 0) exit_code_ = code;
-  if (migration_) FailMigration(std::format("{} has ended", PlaceOfRank(exited.rank())));
+  if (migration_) OnRankEndedWell(exited.rank());
   for (const RankState& each : ranks_) {
     if (!each.exited) return;
   }
   BeginEnd(exit_code_, "");
 }
 
+// A rank that ends while others still report that they run again has run itself.
+void Coordinator::OnRankEndedWell(RankId rank) {
+  const bool reopening =
+      migration_->step == Step::kReconnect || migration_->step == Step::kReturn;
+  if (!reopening) return FailMigration(std::format("{} has ended", PlaceOfRank(rank)));
+  migration_->ranks[rank].running = true;
+  Advance();
+}
+
 void Coordinator::OnRankAborted(const wire::RankAborted& aborted) {
+  if (Move* move = UncommittedMoveOf(ranks_[aborted.rank()].slot))
+    return GiveBack(*move, std::format("the copy of rank {} called MPI_Abort", aborted.rank()));
   Log("rank.abort", {{"rank", static_cast<std::int64_t>(aborted.rank())},
                      {"code", static_cast<std::int64_t>(aborted.code())}});
   BeginEnd(aborted.code() & 0xff, std::format("{} called MPI_Abort with code {}{}{}",
@@ -144,6 +162,7 @@ void Coordinator::OnFenceIn(SlotId slot, const wire::FenceIn& fence) {
   if (!opened) return BeginEnd(1, std::format("{}: {}", Place(slot), opened.error().message));
   if (!*opened) return;
   const pmi::FenceOut& fence_out = **opened;
+  generation_ = fence_out.id.generation;
   wire::Envelope envelope;
   wire::FenceOut& out = *envelope.mutable_fence_out();
   out.set_generation(fence_out.id.generation);
@@ -184,12 +203,11 @@ void Coordinator::OnNameRequest(SlotId slot, const wire::NameRequest& request) {
 void Coordinator::OnSeatLost(SlotId slot, const std::string& reason) {
   if (stage_ == JobStage::kStarting)
     return BeginEnd(1, std::format("{} could not be started: {}", Place(slot), reason));
-  std::string ranks;
-  for (RankId rank = 0; rank < ranks_.size(); ++rank) {
-    if (ranks_[rank].slot == slot) ranks += std::format("{}{}", ranks.empty() ? "" : ", ", rank);
-  }
+  if (Move* move = UncommittedMoveOf(slot)) return GiveBack(*move, reason);
+  Move* move = MoveFrom(slots_[slot].proxy);
+  if (move != nullptr && SurvivesInImages(*move)) return OnOriginalsLost(*move, reason);
   BeginEnd(1, std::format("{} is lost ({}), and with it rank {}; the job ends", Place(slot), reason,
-                          ranks));
+                          RanksOf(slot)));
 }
 
 void Coordinator::OnEvent(const EndOrder& order) { BeginEnd(order.exit_code, order.reason); }
@@ -206,19 +224,25 @@ void Coordinator::BeginEnd(int exit_code, std::string reason) {
     FinishMigration();
   }
   for (const EvacuateOrder& order : waiting_)
-    actions_.push_back(Answer{order.request, {.reason = "the job has ended"}});
+    AnswerOrder(order.request, {.reason = "the job has ended"});
   waiting_.clear();
   wire::Envelope envelope;
   envelope.mutable_terminate()->set_reason(reason);
   for (const auto& [proxy, state] : proxies_) {
     wire::Envelope copy = envelope;
     copy.mutable_header()->set_slot(proxy.slot);
-    copy.mutable_header()->set_epoch(slots_[proxy.slot].epoch);
+    if (state.role == ProxyRole::kSeat) copy.mutable_header()->set_epoch(slots_[proxy.slot].epoch);
     copy.mutable_header()->set_attempt(proxy.attempt);
     actions_.push_back(SendMessage{proxy, std::move(copy)});
   }
   actions_.push_back(StartTimer{{.kind = TimerId::Kind::kEnd}, plan_.timeouts.end});
   EndIfAllGone();
+}
+
+std::size_t Coordinator::StateSize() const {
+  std::size_t size = slots_.size() + ranks_.size() + proxies_.size() + waiting_.size();
+  if (migration_) size += migration_->moves.size() + migration_->ranks.size();
+  return size;
 }
 
 void Coordinator::Forget(const ProxyId& proxy) {

@@ -2,19 +2,27 @@
 
 namespace xmpi::core {
 
-MigrationResult Summarize(const Migration& migration) {
+MigrationResult Summarize(const Migration& migration, std::string_view node) {
   MigrationResult result;
   result.migration = migration.id;
   result.ok = migration.step == Step::kMoved;
   result.reason = migration.failure;
   result.stop_call = migration.stop_call;
+  bool named = false;
   for (const Move& move : migration.moves) {
+    const bool moved = result.ok && move.moved;
+    result.slots.push_back({move.slot, move.from, move.to, moved, move.why_left});
+    for (const wire::RankImage& image : move.images) result.image_bytes += image.bytes();
+    if (moved) result.ranks.insert(result.ranks.end(), move.ranks.begin(), move.ranks.end());
+    const bool concerns = move.from == node || node.empty();
+    if (named || (!concerns && &move != &migration.moves.front())) continue;
+    named = concerns;
     result.slot = move.slot;
     result.from = move.from;
     result.to = move.to;
-    for (const wire::RankImage& image : move.images) result.image_bytes += image.bytes();
-    result.ranks.insert(result.ranks.end(), move.ranks.begin(), move.ranks.end());
+    if (move.left) result.reason = move.why_left;
   }
+  if (migration.step == Step::kStayed) result.reason += "; the job goes on in place";
   for (int phase = 0; phase < kPhases; ++phase) {
     if (migration.phase_ended_us[phase] != 0)
       result.phases_us[phase] =

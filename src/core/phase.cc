@@ -12,11 +12,9 @@ constexpr Transition kTransitions[] = {
     {kTarget, kReady, kSource},
     {kTarget, kRetry, kTarget},
     {kTarget, kFailed, kStayed},
-    {kTarget, kDeadline, kStayed},
     {kSource, kReady, kNotice},
     {kSource, kRetry, kTarget},
     {kSource, kFailed, kStayed},
-    {kSource, kDeadline, kStayed},
     {kNotice, kReady, kArrive},
     {kNotice, kFailed, kStayed},
     {kNotice, kDeadline, kStayed},
@@ -28,21 +26,27 @@ constexpr Transition kTransitions[] = {
     // Somebody stands in a barrier that not all will enter: nobody can be called back from there.
     {kCheck, kDeadline, kBroken},
     {kPark, kReady, kDump},
+    {kPark, kRetry, kReplace},
     {kPark, kFailed, kReturn},
     {kPark, kDeadline, kBroken},
+    {kReplace, kReady, kDump},
+    {kReplace, kRetry, kReplace},
+    {kReplace, kFailed, kReturn},
     {kDump, kReady, kTransfer},
+    {kDump, kRetry, kReplace},
     {kDump, kFailed, kReturn},
-    {kDump, kDeadline, kReturn},
     {kTransfer, kReady, kRestore},
+    {kTransfer, kRetry, kReplace},
     {kTransfer, kFailed, kReturn},
-    {kTransfer, kDeadline, kReturn},
     {kRestore, kReady, kReconnect},
+    {kRestore, kRetry, kReplace},
     {kRestore, kFailed, kReturn},
-    {kRestore, kDeadline, kReturn},
     {kReconnect, kReady, kMoved},
+    {kReconnect, kReversed, kStayed},
     {kReconnect, kFailed, kBroken},
     {kReconnect, kDeadline, kBroken},
     {kReturn, kReady, kStayed},
+    {kReturn, kReversed, kMoved},
     {kReturn, kFailed, kBroken},
     {kReturn, kDeadline, kBroken},
 };
@@ -68,6 +72,7 @@ Phase PhaseOf(Step step) {
     case kArrive:
     case kCheck:
     case kPark:
+    case kReplace:
       return Phase::kQuiesce;
     case kDump:
       return Phase::kDump;
@@ -86,6 +91,10 @@ bool EndsOnlyTogether(Step step) { return step == kCheck || step == kPark; }
 
 bool IsIrrevocable(Step step) { return !IsEnd(step) && step >= kPark; }
 
+bool IsLateBySlot(Step step) {
+  return step <= kSource || (step >= kReplace && step <= kRestore);
+}
+
 std::string_view Name(Phase phase) {
   constexpr std::string_view kNames[] = {"prepare", "quiesce",  "dump",     "transfer",
                                          "restore", "handover", "reconnect"};
@@ -94,13 +103,13 @@ std::string_view Name(Phase phase) {
 
 std::string_view Name(Step step) {
   constexpr std::string_view kNames[] = {"target",   "source",  "notice",    "arrive", "check",
-                                         "park",     "dump",    "transfer",  "restore", "reconnect",
-                                         "return",   "moved",   "stayed",    "broken"};
+                                         "park",   "replace", "dump",     "transfer", "restore",
+                                         "reconnect", "return", "moved",  "stayed",   "broken"};
   return kNames[static_cast<int>(step)];
 }
 
 std::string_view Name(Trigger trigger) {
-  constexpr std::string_view kNames[] = {"ready", "failed", "deadline", "retry"};
+  constexpr std::string_view kNames[] = {"ready", "failed", "deadline", "retry", "reversed"};
   return kNames[static_cast<int>(trigger)];
 }
 

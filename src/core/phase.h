@@ -21,6 +21,7 @@ enum class Step {
   kArrive,     // quiesce: every rank stands at stop_call and agrees
   kCheck,      // quiesce: the barrier is done and no message is left unmatched
   kPark,       // quiesce: every rank has torn down and waits on its control socket
+  kReplace,    // quiesce: all are parked; a slot's lost or leaving target is being replaced
   kDump,       // every rank of the moving slots has an image
   kTransfer,   // the candidates hold every image, verified, and the source's output is drained
   kRestore,    // every copy exists, still parked
@@ -35,7 +36,8 @@ enum class Trigger {
   kReady,     // all that the step waits for has come
   kFailed,    // something the step needs failed, was refused or was cancelled
   kDeadline,  // it did not come in time
-  kRetry,     // it failed, and another target is to be tried
+  kRetry,     // a slot needs another target, and there is one
+  kReversed,  // it came out the other way: every slot was given back, or one had to move after all
 };
 
 struct Transition {
@@ -52,6 +54,8 @@ bool IsEnd(Step step);
 bool EndsOnlyTogether(Step step);
 // Teardown has been ordered: from here on a failure cannot simply be called off.
 bool IsIrrevocable(Step step);
+// The deadline strikes each late slot, not the step: it tries elsewhere or stays where it is.
+bool IsLateBySlot(Step step);
 
 std::string_view Name(Phase phase);
 std::string_view Name(Step step);

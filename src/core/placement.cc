@@ -13,15 +13,20 @@ Result<std::string> ChooseTarget(const PlacementQuestion& question) {
     if (question.wanted == question.from)
       return Fail(ErrorCode::kRefused,
                   std::format("the ranks are on {} already; name another target", question.from));
-    if (contains(question.tried, question.wanted))
+    if (contains(question.avoid, question.wanted))
       return Fail(ErrorCode::kRefused, std::format("{} could not take them", question.wanted));
     return question.wanted;
   }
+  const std::string* best = nullptr;
+  std::ptrdiff_t fewest = 0;
   for (const std::string& spare : question.spares) {
-    if (spare != question.from && !contains(question.in_use, spare) &&
-        !contains(question.tried, spare))
-      return spare;
+    if (spare == question.from || contains(question.avoid, spare)) continue;
+    const std::ptrdiff_t seats = std::ranges::count(question.seats, spare);
+    if (best != nullptr && seats >= fewest) continue;
+    best = &spare;
+    fewest = seats;
   }
+  if (best != nullptr) return *best;
   return Fail(ErrorCode::kRefused,
               question.spares.empty()
                   ? "the job has no spare node; start it with -spares or name a target with --to"

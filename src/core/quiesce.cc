@@ -22,12 +22,17 @@ void Coordinator::OnNoticed(SlotId slot, const wire::Noticed& noticed) {
         static_cast<int>(i) < noticed.passed_size() ? noticed.passed(static_cast<int>(i)) : 0;
   }
   if (migration_->step != Step::kNotice || !EveryRank(&RankProgress::noticed)) return;
+  AgreeOnStopCall();
+  Advance();
+}
+
+// Not a call that anybody has entered already: all can still stop in it together.
+void Coordinator::AgreeOnStopCall() {
   std::uint64_t highest = 0;
   for (const RankProgress& rank : migration_->ranks) highest = std::max(highest, rank.passed);
   migration_->stop_call = highest + 1;
   Log("quiesce.agree", {{"migration", static_cast<std::int64_t>(migration_->id)},
                         {"stop_call", static_cast<std::int64_t>(migration_->stop_call)}});
-  Pull(Trigger::kReady);
 }
 
 void Coordinator::OnArrived(const wire::Arrived& arrived) {
@@ -36,7 +41,7 @@ void Coordinator::OnArrived(const wire::Arrived& arrived) {
                                      migration_->stop_call, arrived.refusal()));
   if (migration_->first_arrival_us == 0) migration_->first_arrival_us = now_us_;
   migration_->ranks[arrived.rank()].arrived = true;
-  ReadyIf(migration_->step == Step::kArrive && EveryRank(&RankProgress::arrived));
+  if (migration_->step == Step::kArrive) Advance();
 }
 
 // Everybody has entered the barrier by then, so a refusal waits for the others' answers: a rank
@@ -51,12 +56,12 @@ void Coordinator::OnChecked(const wire::Checked& checked) {
       FailMigration(std::format("{} cannot stop at call {}: {}", PlaceOfRank(id),
                                 migration_->stop_call, migration_->ranks[id].refusal));
   }
-  AllAreOut();
+  Advance();
 }
 
 void Coordinator::OnParked(const wire::Parked& parked) {
   migration_->ranks[parked.rank()].parked = true;
-  if (migration_->step == Step::kPark && EveryRank(&RankProgress::parked)) AllAreOut();
+  if (migration_->step == Step::kPark) Advance();
 }
 
 void Coordinator::CallOff() {

@@ -4,33 +4,26 @@
 #include "core/coordinator.h"
 
 namespace xmpi::core {
-namespace {
 
-wire::Envelope ContinueMessage(const JobPlan& plan) {
+wire::Envelope Coordinator::ContinueMessage() const {
   wire::Envelope envelope;
-  envelope.mutable_continue_ranks()->set_process_mapping(plan.process_mapping);
+  envelope.mutable_continue_ranks()->set_process_mapping(plan_.process_mapping);
   return envelope;
 }
 
-}  // namespace
-
-void Coordinator::EnterReconnect() {
-  for (const Move& move : migration_->moves)
-    actions_.push_back(FeedInput{.slot = move.slot, .hold = false});
-  SendAllSlots(ContinueMessage(plan_));
-}
-
-void Coordinator::EnterReturn() {
-  SendAllSlots(ContinueMessage(plan_));
-}
+void Coordinator::EnterReconnect() { SendAllSlots(ContinueMessage()); }
 
 void Coordinator::OnFenceOpened(std::uint32_t generation) {
-  if (!migration_ || migration_->step != Step::kReconnect || migration_->fence_opened) return;
+  const bool reopening = migration_ && (migration_->step == Step::kReconnect ||
+                                        migration_->step == Step::kReturn);
+  if (!reopening || migration_->fence_opened) return;
   migration_->fence_opened = true;
   Log("reconnect.commit", {{"migration", static_cast<std::int64_t>(migration_->id)},
                            {"generation", static_cast<std::int64_t>(generation)}});
+  LetInputFlow();
+  ReleaseHolders();
   for (const Move& move : migration_->moves) {
-    if (!proxies_.contains(move.source)) continue;
+    if (!move.moved || !proxies_.contains(move.source)) continue;
     wire::Envelope envelope;
     envelope.mutable_release();
     SendFormer(move.source, std::move(envelope));
@@ -40,9 +33,7 @@ void Coordinator::OnFenceOpened(std::uint32_t generation) {
 void Coordinator::OnRunning(const wire::Running& running) {
   migration_->ranks[running.rank()].running = true;
   migration_->last_running_us = now_us_;
-  const bool reopening =
-      migration_->step == Step::kReconnect || migration_->step == Step::kReturn;
-  ReadyIf(reopening && EveryRank(&RankProgress::running));
+  Advance();
 }
 
 }  // namespace xmpi::core

@@ -12,6 +12,7 @@ std::chrono::milliseconds DeadlineOf(Step step, const Timeouts& timeouts) {
   switch (step) {
     case Step::kTarget:
     case Step::kSource:
+    case Step::kReplace:
       return timeouts.prepare;
     case Step::kNotice:
     case Step::kArrive:
@@ -61,90 +62,103 @@ void Coordinator::Enter(Step step) {
   migration_->step = step;
   if (IsEnd(step)) return FinishMigration();
   if ((phase != before || first) && step != Step::kReturn) {
-    migration_->phase_began_us[static_cast<int>(phase)] = now_us_;
+    // A phase that is gone through again for a slot's next target began when it first did.
+    std::int64_t& began = migration_->phase_began_us[static_cast<int>(phase)];
+    if (began == 0) began = now_us_;
     Log(std::format("{}.begin", Name(phase)), {{"migration", static_cast<std::int64_t>(migration_->id)}});
   }
+  StartStepTimer();
+  Begin(step);
+  if (migration_ && migration_->step == step) Advance();
+}
+
+void Coordinator::StartStepTimer() {
   actions_.push_back(StartTimer{{.kind = TimerId::Kind::kStep,
                                  .migration = migration_->id,
                                  .attempt = migration_->moves.front().candidate.attempt,
-                                 .step = step},
-                                DeadlineOf(step, plan_.timeouts)});
+                                 .step = migration_->step,
+                                 .entry = ++migration_->entries},
+                                DeadlineOf(migration_->step, plan_.timeouts)});
+}
+
+void Coordinator::Begin(Step step) {
+  wire::Envelope envelope;
   switch (step) {
     case Step::kNotice:
       return EnterNotice();
+    case Step::kArrive:
+      envelope.mutable_agree()->set_stop_call(migration_->stop_call);
+      return SendAllSlots(envelope);
+    case Step::kCheck:
+      envelope.mutable_check();
+      return SendAllSlots(envelope);
+    case Step::kPark:
+      envelope.mutable_teardown();
+      return SendAllSlots(envelope);
     case Step::kDump:
       return EnterDump();
-    case Step::kTransfer:
-      return EnterTransfer();
     case Step::kRestore:
       return EnterRestore();
     case Step::kReconnect:
-      return EnterReconnect();
     case Step::kReturn:
-      return EnterReturn();
-    case Step::kArrive: {
-      wire::Envelope envelope;
-      envelope.mutable_agree()->set_stop_call(migration_->stop_call);
-      return SendAllSlots(envelope);
-    }
-    case Step::kCheck: {
-      wire::Envelope envelope;
-      envelope.mutable_check();
-      return SendAllSlots(envelope);
-    }
-    case Step::kPark: {
-      wire::Envelope envelope;
-      envelope.mutable_teardown();
-      return SendAllSlots(envelope);
-    }
+      return EnterReconnect();
     default:
-      return;  // kTarget and kSource are entered per move, by prepare.cc
+      return;  // kTarget, kSource and kReplace are entered per move, by prepare.cc
   }
 }
 
-void Coordinator::FailMigration(std::string reason) {
-  if (!migration_) return;
-  if (migration_->failure.empty()) migration_->failure = std::move(reason);
-  if (!EndsOnlyTogether(migration_->step)) Pull(Trigger::kFailed);
+void Coordinator::Advance() {
+  if (migration_ && StepIsDone()) Pull(WhatFollows());
 }
 
-void Coordinator::AllAreOut() {
-  Pull(migration_->failure.empty() ? Trigger::kReady : Trigger::kFailed);
-}
-
-// The move will not happen: copies and candidate go first, then the source's ranks are let go.
-void Coordinator::AbandonMoves() {
-  for (const Move& move : migration_->moves) {
-    DiscardCandidate(move);
-    wire::Envelope envelope;
-    envelope.mutable_discard();
-    Send(move.slot, std::move(envelope));
-    actions_.push_back(FeedInput{.slot = move.slot, .hold = false});
+bool Coordinator::StepIsDone() const {
+  switch (migration_->step) {
+    case Step::kTarget: return EveryMove(&Move::target_ready);
+    case Step::kSource:
+    case Step::kReplace: return EveryMove(&Move::source_ready);
+    case Step::kNotice: return EveryRank(&RankProgress::noticed);
+    case Step::kArrive: return EveryRank(&RankProgress::arrived);
+    case Step::kCheck: return EveryRank(&RankProgress::checked);
+    case Step::kPark: return EveryRank(&RankProgress::parked);
+    case Step::kDump: return EveryMove(&Move::dumped);
+    case Step::kTransfer: return EveryMove(&Move::held) && EveryMove(&Move::drained);
+    case Step::kRestore: return EveryMove(&Move::restored);
+    case Step::kReconnect:
+    case Step::kReturn: return EveryRank(&RankProgress::running);
+    default: return false;
   }
 }
 
-void Coordinator::DiscardCandidate(const Move& move) {
-  const auto found = proxies_.find(move.candidate);
-  if (found == proxies_.end() || found->second.role != ProxyRole::kCandidate) return;
-  wire::Envelope envelope;
-  envelope.mutable_discard();
-  SendFormer(move.candidate, std::move(envelope));
-  found->second.role = ProxyRole::kFormer;
+Trigger Coordinator::WhatFollows() const {
+  const Step step = migration_->step;
+  if (EndsOnlyTogether(step) && !migration_->failure.empty()) return Trigger::kFailed;
+  if (step == Step::kPark && !EveryMove(&Move::source_ready)) return Trigger::kRetry;
+  const bool any_moved = std::ranges::any_of(migration_->moves, &Move::moved);
+  if (step == Step::kReconnect && !any_moved) return Trigger::kReversed;
+  if (step == Step::kReturn && any_moved) return Trigger::kReversed;
+  return Trigger::kReady;
 }
 
 void Coordinator::FinishMigration() {
+  if (migration_->step != Step::kBroken) ReleaseHolders();
+  LetInputFlow();
   Migration done = std::move(*migration_);
-  MigrationResult result = Summarize(done);
-  if (done.step == Step::kStayed) result.reason += "; the job goes on in place";
+  migration_.reset();
+  const MigrationResult whole = Summarize(done);
   Log("migration.end", {{"migration", static_cast<std::int64_t>(done.id)},
                         {"outcome", std::string(Name(done.step))},
-                        {"from", result.from},
-                        {"to", result.to},
-                        {"downtime_us", result.downtime_us},
-                        {"move_us", result.move_us},
-                        {"reason", result.reason}});
-  for (const RequestId request : done.requests) actions_.push_back(Answer{request, result});
-  migration_.reset();
+                        {"from", whole.from},
+                        {"to", whole.to},
+                        {"downtime_us", whole.downtime_us},
+                        {"move_us", whole.move_us},
+                        {"reason", whole.reason}});
+  for (const Request& request : done.requests) {
+    MigrationResult result = Summarize(done, request.node);
+    const bool is_left = std::ranges::none_of(
+        slots_, [&](const SlotState& slot) { return slot.node == request.node; });
+    result.ok = is_left && done.step != Step::kBroken;
+    AnswerOrder(request.id, std::move(result));
+  }
   if (done.step == Step::kBroken && stage_ != JobStage::kEnding)
     return BeginEnd(1, std::format("migration {} failed in {}: {}; the job cannot go on", done.id,
                                    Name(done.last_phase), done.failure));
@@ -163,7 +177,7 @@ std::string Coordinator::WhoIsMissing() const {
   };
   const auto add_moves = [&](bool Move::* flag, std::string_view what) {
     for (const Move& move : migration_->moves) {
-      if (!(move.*flag)) add(std::format("slot {} ({} -> {}) {}", move.slot, move.from, move.to, what));
+      if (!move.left && !(move.*flag)) add(std::format("slot {} ({} -> {}) {}", move.slot, move.from, move.to, what));
     }
   };
   switch (migration_->step) {
@@ -171,6 +185,7 @@ std::string Coordinator::WhoIsMissing() const {
       add_moves(&Move::target_ready, "has no candidate yet");
       break;
     case Step::kSource:
+    case Step::kReplace:
       add_moves(&Move::source_ready, "is not connected to its target");
       break;
     case Step::kNotice:
@@ -208,7 +223,8 @@ bool Coordinator::EveryRank(bool RankProgress::* flag) const {
 }
 
 bool Coordinator::EveryMove(bool Move::* flag) const {
-  return std::ranges::all_of(migration_->moves, flag);
+  return std::ranges::all_of(migration_->moves,
+                             [&](const Move& move) { return move.left || move.*flag; });
 }
 
 }  // namespace xmpi::core

@@ -271,7 +271,7 @@ image::RankImage MoveTest::Transfer(image::RankImage image) {
       image::ReceiveImages(Reader(target.get()), Writer(target.get()), &assembler);
   EXPECT_TRUE(received) << received.error().message;
   if (!assembler.complete()) return {};
-  return {std::move(storage.Take(rank).value()), assembler.ManifestOf(rank)};
+  return {std::move(storage.Open(rank).value()), assembler.ManifestOf(rank)};
 }
 
 RestoreDone MoveTest::Restore(Place& place, image::RankImage image, const Wires& wires) {

@@ -3,8 +3,11 @@
 #include <chrono>
 #include <cstdio>
 #include <format>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/limits.h"
@@ -18,11 +21,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kUsageExitCode = 2;
+constexpr int kMostNodes = static_cast<int>(limits::kWaitingOrders);
 
 struct Words {
   bool json = false;
   std::string job;
-  std::vector<std::string> job_and_node;
+  std::vector<std::string> job_and_nodes;
   std::string to;
 };
 
@@ -70,27 +74,67 @@ Result<int> ShowJob(const Words& words) {
   return 0;
 }
 
-Result<int> Evacuate(const Words& words) {
-  const bool named = words.job_and_node.size() == 2;
-  const std::string& node = words.job_and_node.back();
-  XMPI_ASSIGN_OR_RETURN(const std::string job, JobOf(named ? words.job_and_node.front() : ""));
-  const auto began = std::chrono::steady_clock::now();
-  const auto show = [&](const Json& event) {
-    if (words.json) return;
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - began;
+// Orders of several nodes are told the same of a migration that serves them all; it is shown once.
+class Progress {
+ public:
+  void Show(const Json& event) {
+    const std::lock_guard lock(mutex_);
+    if (!shown_.insert(event.dump()).second) return;
+    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - began_;
     Print(std::format("{:9.3f} s  {}\n", time.count(), ShowEvent(event)));
-  };
-  wire::CtlRequest request{.command = wire::CtlRequest::Command::kEvacuate, .node = node};
-  if (!words.to.empty()) request.to = words.to;
-  XMPI_ASSIGN_OR_RETURN(const Json result, Ask(job, request, show, {}));
-  const bool ok = result.value("ok", false);
-  if (words.json) {
-    PrintJson(result);
-    return ok ? 0 : 1;
   }
-  if (!ok) return Fail(std::format("{} is not evacuated: {}", node, result.value("reason", "")));
-  Print("\n" + ShowResult(result));
-  return 0;
+
+ private:
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
+  std::mutex mutex_;
+  std::set<std::string> shown_;
+};
+
+// All orders are given at once, so that one migration can serve them.
+std::vector<Result<Json>> Order(const std::string& job, const std::vector<std::string>& nodes,
+                                const Words& words) {
+  Progress progress;
+  std::vector<Result<Json>> results(nodes.size(), Fail("not asked"));
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    wire::CtlRequest request{.command = wire::CtlRequest::Command::kEvacuate, .node = nodes[i]};
+    if (!words.to.empty()) request.to = words.to;
+    threads.emplace_back([&, i, request] {
+      const auto show = [&](const Json& event) {
+        if (!words.json) progress.Show(event);
+      };
+      results[i] = Ask(job, request, show, {});
+    });
+  }
+  threads.clear();  // joins
+  return results;
+}
+
+Result<int> Evacuate(const Words& words) {
+  std::vector<std::string> nodes = words.job_and_nodes;
+  std::string named;
+  if (nodes.size() > 1) {
+    named = nodes.front();
+    nodes.erase(nodes.begin());
+  }
+  XMPI_ASSIGN_OR_RETURN(const std::string job, JobOf(named));
+  const std::vector<Result<Json>> results = Order(job, nodes, words);
+  std::string failures;
+  Json answers = Json::array();
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const Result<Json>& result = results[i];
+    if (result) answers.push_back(*result);
+    if (result && result->value("ok", false)) {
+      if (!words.json) Print("\n" + ShowResult(*result));
+      continue;
+    }
+    failures += std::format("{}{} is not evacuated: {}", failures.empty() ? "" : "; ", nodes[i],
+                            result ? result->value("reason", "") : result.error().message);
+  }
+  const bool answered = answers.size() == nodes.size();
+  if (words.json && answered) PrintJson(nodes.size() == 1 ? answers[0] : answers);
+  if (failures.empty()) return 0;
+  return words.json && answered ? Result<int>(1) : Fail(failures);
 }
 
 Result<int> Cancel(const Words& words) {
@@ -129,11 +173,13 @@ int Main(int argc, char** argv) {
   CLI::App* status = add("status", "where each rank of a job is, and what migration is going on");
   status->add_option("JOB", words.job, "the job; may be left out when there is just one");
   CLI::App* evacuate =
-      add("evacuate", "move all ranks of a job off a node; returns when they run again");
-  evacuate->add_option("NODE", words.job_and_node, "the job, if there are several; the node")
-      ->option_text("[JOB] NODE")
+      add("evacuate", "move all ranks of a job off nodes; returns when they run again");
+  evacuate
+      ->add_option("NODE", words.job_and_nodes,
+                   "the node, or the job and any number of nodes that it leaves together")
+      ->option_text("NODE | JOB NODE...")
       ->required()
-      ->expected(1, 2);
+      ->expected(1, kMostNodes + 1);
   evacuate->add_option("--to", words.to, "the target node (default: the job's next spare)");
   CLI::App* cancel = add("cancel", "call off the migration that is going on");
   cancel->add_option("JOB", words.job, "the job; may be left out when there is just one");

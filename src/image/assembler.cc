@@ -51,6 +51,7 @@ Assembler::~Assembler() = default;
 
 Result<> Assembler::Accept(const Chunk& chunk) {
   const ChunkHeader& header = chunk.header;
+  if (header.kind == ChunkKind::kWait) return {};
   if (header.kind == ChunkKind::kBegin) return Begin(chunk);
   if (!begun_ || ended_) return Refuse("an image chunk out of place");
   if (header.kind == ChunkKind::kEnd) {
@@ -228,12 +229,13 @@ Result<Hash128> Assembler::HashOf(RankId rank, std::uint32_t number, File& file)
   return file.hasher.Digest();
 }
 
-// Nothing of a damaged image can be trusted: it starts from nothing.
+// Nothing of a damaged image can be trusted: it starts from nothing, on another connection.
 std::unexpected<Error> Assembler::Damaged(RankId rank, RankState& state, std::string message) {
   storage_->Drop(rank);
   declared_bytes_ -= state.declared_bytes;
   state = RankState{};
-  return Refuse("the image of rank {} cannot be used: {}", rank, message);
+  return Fail(ErrorCode::kUnreachable,
+              std::format("the image of rank {} cannot be used: {}", rank, message));
 }
 
 Holdings Assembler::Holds() const {

@@ -44,6 +44,8 @@ const char* ToString(ChunkKind kind) {
       return "held";
     case ChunkKind::kRefused:
       return "refused";
+    case ChunkKind::kWait:
+      return "wait";
   }
   return "unknown";
 }
@@ -87,7 +89,7 @@ Result<ChunkHeader> DecodeHeader(std::span<const std::byte, kChunkHeaderBytes> b
                 std::format("image chunk of version {}, ours is {}", version, kChunkVersion));
   }
   if (kind < static_cast<std::uint16_t>(ChunkKind::kBegin) ||
-      kind > static_cast<std::uint16_t>(ChunkKind::kRefused)) {
+      kind > static_cast<std::uint16_t>(ChunkKind::kWait)) {
     return Fail(ErrorCode::kProtocol, std::format("image chunk of unknown kind {}", kind));
   }
   if (header.length > kMaxPayloadBytes || reserved != 0 || in.Get<std::uint64_t>() != 0 ||
@@ -100,7 +102,7 @@ Result<ChunkHeader> DecodeHeader(std::span<const std::byte, kChunkHeaderBytes> b
 Result<> CheckChunk(std::span<const std::byte, kChunkHeaderBytes> header,
                     std::span<const std::byte> payload) {
   if (StoredHash(header) == HashOf(header, payload)) return {};
-  return Fail(ErrorCode::kProtocol, "an image chunk was damaged on the way");
+  return Fail(ErrorCode::kUnreachable, "an image chunk was damaged on the way");
 }
 
 Result<> WriteChunk(const WriteAll& write, const ChunkHeader& header,

@@ -14,7 +14,8 @@
 //       40   16  reserved, 0
 //       56    8  XXH3-64 over the header up to here and the payload
 //
-// A chunk that does not check is kProtocol: the connection is closed, and what was accepted before
+// A chunk whose hash does not check is kUnreachable, as a connection that broke; any other that is
+// not as it should be is kProtocol. Either way the connection is closed, and what was accepted before
 // stays held. Nothing here does IO; ReadChunk and WriteChunk go through the caller's functions.
 #pragma once
 
@@ -40,6 +41,7 @@ enum class ChunkKind : std::uint16_t {
   kHolds = 6,    // target, at the start and on a resume: what it has, see Assembler::Holds
   kHeld = 7,     // target: every rank's image is here and verified
   kRefused = 8,  // target: the stream is not acceptable; payload: why
+  kWait = 9,     // source: the next image is still being made; keeps the connection from silence
 };
 
 const char* ToString(ChunkKind kind);  // as docs/image-stream.md calls it; "unknown" else

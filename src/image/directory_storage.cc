@@ -60,11 +60,11 @@ Result<> DirectoryStorage::Read(RankId rank, std::uint32_t file, std::uint64_t o
   return {};
 }
 
-Result<Fd> DirectoryStorage::Take(RankId rank) {
+Result<Fd> DirectoryStorage::Open(RankId rank) const {
   const auto place = ranks_.find(rank);
   if (place == ranks_.end()) return Fail(std::format("no image of rank {}", rank));
-  Fd directory = std::move(place->second.directory);
-  ranks_.erase(place);
+  Fd directory(fcntl(place->second.directory.get(), F_DUPFD_CLOEXEC, 3));
+  if (!directory) return std::unexpected(ErrnoError("share an image"));
   return directory;
 }
 

@@ -1,5 +1,5 @@
 // DirectoryStorage: a Storage that keeps every rank's files in a directory of its own, made by the
-// caller's function (memory-backed in the proxy). Owns the directories until Take.
+// caller's function (memory-backed in the proxy). Owns the directories; Open shares one.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ class DirectoryStorage : public Storage {
                 std::span<std::byte> bytes) override;
   void Drop(RankId rank) override { ranks_.erase(rank); }
 
-  // The directory with the rank's files; the storage forgets the rank.
-  Result<Fd> Take(RankId rank);
+  // The directory with the rank's files; they live as long as any descriptor of it.
+  Result<Fd> Open(RankId rank) const;
 
  private:
   struct Rank {

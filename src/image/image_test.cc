@@ -392,8 +392,9 @@ TEST_F(StreamTest, DirectoriesHoldTheSameFiles) {
   Assembler assembler(&storage, kStream, {1, 6}, kLimit);
   ASSERT_TRUE(Feed(assembler, StreamOf(kStream, images_)));
   ASSERT_TRUE(assembler.complete());
-  RankImage copy{std::move(storage.Take(1).value()), assembler.ManifestOf(1)};
-  EXPECT_FALSE(storage.Take(1));
+  RankImage copy{std::move(storage.Open(1).value()), assembler.ManifestOf(1)};
+  EXPECT_TRUE(storage.Open(1));
+  EXPECT_FALSE(storage.Open(2));
   // An image that arrived is as good a source as the first.
   std::vector<RankImage> again;
   again.push_back(std::move(copy));

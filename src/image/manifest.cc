@@ -78,6 +78,7 @@ std::string Encode(const Manifest& manifest) {
     out.Put(file.hash.low);
     out.Put(file.hash.high);
   }
+  out.PutString(manifest.note);
   return out.Take();
 }
 
@@ -100,6 +101,7 @@ Result<Manifest> DecodeManifest(std::string_view bytes) {
     file = GetFile(in, &good);
     good = good && names.insert(file.name).second;
   }
+  manifest.note = in.GetString(kMaxNoteBytes);
   if (!in.AtEnd() || !good || manifest.pid <= 0) {
     return Fail(ErrorCode::kProtocol, "malformed manifest of an image");
   }

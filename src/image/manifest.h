@@ -1,5 +1,6 @@
 // The manifest of one rank's image: who the rank is, which descriptors tie it to its proxy, which
-// files the image has with length and checksum, and the bytes that were left unread in its pipes.
+// files the image has with length and checksum, the bytes that were left unread in its pipes, and a
+// note from proxy to proxy.
 // It is the last thing sent and the first thing checked: an image without a manifest that fits it
 // does not exist. Fixed binary format, version in the chunk header; decoding trusts nothing.
 #pragma once
@@ -50,6 +51,7 @@ struct Manifest {
   std::vector<pid_t> used_pids;  // every PID, TID, process group and session id of the rank's tree
   std::vector<ManifestTie> ties;
   std::vector<ManifestFile> files;
+  std::string note;  // what the proxy tells the next one of the rank; nothing here reads it
   bool operator==(const Manifest&) const = default;
 };
 
@@ -66,6 +68,7 @@ inline constexpr std::size_t kMaxUsedPids = 262144;  // threads of one rank's tr
 inline constexpr std::size_t kMaxTies = 64;
 inline constexpr std::size_t kMaxFileNameBytes = 255;
 inline constexpr std::size_t kMaxUnreadBytes = 2u << 20;  // fs.pipe-max-size is 1 MiB
+inline constexpr std::size_t kMaxNoteBytes = 1u << 20;    // standard input on its way, and numbers
 
 // A name that is one plain component: no slash, no NUL, not "." or "..", not empty.
 bool IsPlainFileName(std::string_view name);

@@ -168,6 +168,10 @@ Result<> SendEnd(const WriteAll& write) {
   return WriteChunk(write, ChunkHeader{.kind = ChunkKind::kEnd}, {});
 }
 
+Result<> SendWait(const WriteAll& write) {
+  return WriteChunk(write, ChunkHeader{.kind = ChunkKind::kWait}, {});
+}
+
 Result<Holdings> ReceiveHoldings(const ReadAll& read) {
   std::vector<std::byte> buffer(kMaxPayloadBytes);
   XMPI_ASSIGN_OR_RETURN(const Chunk chunk, ReadChunk(read, buffer));
@@ -201,6 +205,8 @@ Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* as
     }
     taken = chunk ? assembler->Accept(*chunk) : std::unexpected(chunk.error());
   }
+  // Damaged on the way: without a verdict the source comes again, with what is missing now.
+  if (!taken && taken.error().code == ErrorCode::kUnreachable) return taken;
   if (taken && !assembler->complete()) {
     taken = Fail(ErrorCode::kProtocol, "the stream ended before every image was whole");
   }

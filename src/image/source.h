@@ -61,6 +61,8 @@ Result<> SendImage(const WriteAll& write, RankImage* image, const RankHoldings& 
                    std::uint64_t* bytes_sent);
 Result<> SendBegin(const WriteAll& write, const StreamId& id);
 Result<> SendEnd(const WriteAll& write);
+// While there is nothing to send yet: a target takes silence for the end of the source.
+Result<> SendWait(const WriteAll& write);
 // The source reads this first: what the target holds already (nothing, on a first connection).
 Result<Holdings> ReceiveHoldings(const ReadAll& read);
 // The source reads this last: an error unless the target holds and has verified every image.

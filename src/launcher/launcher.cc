@@ -8,7 +8,10 @@
 #include <cstring>
 #include <format>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
+#include "base/fault_points.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "launcher/status.h"
@@ -17,6 +20,23 @@ namespace xmpi::launcher {
 namespace {
 
 using std::chrono::steady_clock;
+
+// The records at which a phase begins or ends, for fault points.
+constexpr std::pair<std::string_view, FaultPoint> kPhaseRecords[] = {
+    {"prepare.begin", FaultPoint::kPrepareBefore},
+    {"quiesce.begin", FaultPoint::kPrepareAfter},
+    {"quiesce.begin", FaultPoint::kQuiesceBefore},
+    {"dump.begin", FaultPoint::kQuiesceAfter},
+    {"dump.begin", FaultPoint::kDumpBefore},
+    {"transfer.begin", FaultPoint::kDumpAfter},
+    {"transfer.begin", FaultPoint::kTransferBefore},
+    {"restore.begin", FaultPoint::kTransferAfter},
+    {"restore.begin", FaultPoint::kRestoreBefore},
+    {"handover.done", FaultPoint::kHandoverBefore},
+    {"reconnect.begin", FaultPoint::kHandoverAfter},
+    {"reconnect.begin", FaultPoint::kReconnectBefore},
+    {"reconnect.commit", FaultPoint::kReconnectAfter},
+};
 
 SlotId SlotWithInput(const core::JobPlan& plan) {
   for (SlotId slot = 0; slot < plan.slots.size(); ++slot) {
@@ -180,7 +200,13 @@ void Launcher::Do(core::FeedInput action) {
   if (action.slot == input_slot_) input_->Hold(action.hold);
 }
 
-void Launcher::Do(core::Record action) { Log(action); }
+// A record tells where the coordinator is; what follows it has not been done yet.
+void Launcher::Do(core::Record action) {
+  for (const auto& [record, point] : kPhaseRecords) {
+    if (action.name == record) (void)HitFaultPoint(point);
+  }
+  Log(action);
+}
 
 void Launcher::Do(core::Accepted action) { control_->OnAccepted(action); }
 

@@ -74,7 +74,7 @@ int Main(std::span<char*> words, std::chrono::steady_clock::time_point began) {
   FillStandardStreams();
   if (!log::Init("xmpiexec"))
     std::fputs("xmpiexec: XMPI_LOG is none of debug, info, warn, error\n", stderr);
-  if (auto armed = ArmFaultsFromEnvironment(); !armed) return Complain(armed.error());
+  if (auto armed = ArmFaultsFromEnvironment("launcher"); !armed) return Complain(armed.error());
   const std::vector<std::string> arguments(words.begin() + 1, words.end());
   const auto options = ParseOptions(arguments);
   if (!options) return Complain(options.error());

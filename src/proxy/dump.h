@@ -15,11 +15,15 @@
 
 namespace xmpi::proxy {
 
-// `done` gets every rank's image with rank, bytes and dump_us set, or the first failure.
-// `on_image` gets each image; then `done` runs once, when no dump is under way any more: whatever
+// `facts`, one for each rank, travel with the images as their notes; `done` gets them with bytes and
+// dump_us set, or the first failure. `on_image` gets each image; then `done` runs once, when no dump is under way any more: whatever
 // the caller does to the originals after it cannot cross a dump.
-void DumpRanks(const std::map<RankId, Ranks::Process>& ranks, criu::Checkpointer* checkpointer,
+void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
+               const std::vector<wire::RankImage>& facts, criu::Checkpointer* checkpointer,
                std::function<void(image::RankImage)> on_image,
                std::function<void(Result<std::vector<wire::RankImage>>)> done);
+
+// What travelled with an image; an Error if that is no note of this rank.
+Result<wire::RankImage> FactsOf(RankId rank, const std::string& note);
 
 }  // namespace xmpi::proxy

@@ -21,7 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A dump may take this long before the next byte comes; that the peer is alive is TCP's to tell.
+// What a target says comes when it is done with the images; whether it is alive is the launcher's to
+// tell.
 constexpr std::chrono::hours kPatience{1};
 
 void SetImageOptions(int fd, const LinkTimeouts& timeouts) {
@@ -34,8 +35,11 @@ void SetImageOptions(int fd, const LinkTimeouts& timeouts) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-os::TlsSocket::Deadlines DeadlinesOf(const LinkTimeouts& timeouts) {
+os::TlsSocket::Deadlines SourceDeadlines(const LinkTimeouts& timeouts) {
   return {.handshake = timeouts.handshake, .progress = kPatience};
+}
+os::TlsSocket::Deadlines TargetDeadlines(const LinkTimeouts& timeouts) {
+  return {.handshake = timeouts.handshake, .progress = timeouts.image_progress};
 }
 
 Result<Fd> ConnectTo(const std::string& address, std::uint16_t port, const LinkTimeouts& timeouts,
@@ -107,7 +111,7 @@ Result<os::TlsSocket> DialImagePort(const os::TlsContext& tls,
   for (const std::string& address : addresses) {
     Result<Fd> fd = ConnectTo(address, port, timeouts, stop);
     Result<os::TlsSocket> socket =
-        fd ? os::TlsSocket::Connect(tls, std::move(*fd), DeadlinesOf(timeouts))
+        fd ? os::TlsSocket::Connect(tls, std::move(*fd), SourceDeadlines(timeouts))
            : Result<os::TlsSocket>(std::unexpected(fd.error()));
     if (socket) return socket;
     answers += std::format("{}{} port {}: {}", answers.empty() ? "" : "; ", address, port,
@@ -120,7 +124,7 @@ Result<os::TlsSocket> AcceptImagePeer(const os::TlsContext& tls, const Fd& liste
                                       const LinkTimeouts& timeouts, const StopSignal& stop,
                                       Clock::time_point deadline) {
   SetImageOptions(listener.get(), timeouts);  // accepted sockets inherit them
-  os::TlsAcceptor acceptor(tls, listener, DeadlinesOf(timeouts));
+  os::TlsAcceptor acceptor(tls, listener, TargetDeadlines(timeouts));
   return acceptor.Accept(stop.fd(), deadline, [](const Error& why) {
     log::Warn("transfer.stranger", {{"why", why.message}});
   });

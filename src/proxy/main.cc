@@ -64,8 +64,8 @@ Result<int> Run() {
   XMPI_ASSIGN_OR_RETURN(wire::Bootstrap bootstrap, ReadBootstrap());
   if (!bootstrap.log_level.empty()) setenv("XMPI_LOG", bootstrap.log_level.c_str(), 1);
   log::Init("xmpi-proxy");
-  XMPI_RETURN_IF_ERROR(bootstrap.fault.empty() ? ArmFaultsFromEnvironment()
-                                               : ArmFaults(bootstrap.fault));
+  XMPI_RETURN_IF_ERROR(bootstrap.fault.empty() ? ArmFaultsFromEnvironment(bootstrap.node)
+                                               : ArmFaults(bootstrap.fault, bootstrap.node));
   XMPI_ASSIGN_OR_RETURN(os::Secret secret, os::Secret::FromHex(bootstrap.secret_hex));
   os::Wipe(&bootstrap.secret_hex);
   XMPI_ASSIGN_OR_RETURN(Host host, InspectHost(bootstrap));

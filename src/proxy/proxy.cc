@@ -169,6 +169,10 @@ void Proxy::SayHello() {
 void Proxy::OnMessage(wire::Envelope envelope) {
   if (envelope.body_case() == wire::Envelope::kInput)
     return input_.Feed(envelope.input().data(), envelope.input().end());
+  HitPhase(envelope);
+  // A restored seat hears of a fence only once its ranks have joined one: the commit point. Nobody
+  // will want their images any more.
+  if (envelope.body_case() == wire::Envelope::kFenceOut) receiver_.reset();
   Deliver(core::LauncherSaid{std::move(envelope)});
 }
 
@@ -192,7 +196,10 @@ void Proxy::Deliver(core::AgentEvent event) {
   delivering_ = false;
 }
 
-void Proxy::Perform(core::ToLauncher& action) { Send(action.envelope); }
+void Proxy::Perform(core::ToLauncher& action) {
+  Send(action.envelope);
+  HitPhase(action.envelope);
+}
 
 void Proxy::Perform(core::ToRank& action) {
   ranks_.Tell(action.rank, action.message);
@@ -223,7 +230,7 @@ void Proxy::Perform(core::StartRanks& action) {
 }
 
 void Proxy::Perform(core::EndRanks& action) {
-  if (dumping_) checkpointer_->Cancel();
+  WithdrawDump();
   ranks_.End(action.at_once);
 }
 
@@ -271,6 +278,7 @@ void Proxy::Exit(int code) {
 }
 
 void Proxy::CloseSlot() {
+  pid_freer_.reset();
   sender_.reset();
   receiver_.reset();
   checkpointer_.reset();

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,11 +75,23 @@ class Proxy {
   // proxy_move.cc
   Result<> BeginTarget(const wire::Launch& launch);
   Result<> ListenForImages();
+  void OnImages(Result<std::uint64_t> bytes);
   Result<> BeginSource(const core::ConnectSource& action);
   Result<> DialTarget(const core::ConnectSource& action);
+  void StartDump(const core::DumpRanks& action);
+  Result<> BeginDump(const core::DumpRanks& action);
+  std::vector<wire::RankImage> WithInput(std::vector<wire::RankImage> facts) const;
+  void WithdrawDump();
   void OnDumped(Result<std::vector<wire::RankImage>> images);
+  void OnWithdrawnDumpEnded();
+  void SendHeld();
+  void DrainOutput();
   void ContinueOriginals();
-  Result<std::vector<image::RankImage>> TakeImages();
+  void RestoreFrom(std::vector<image::RankImage> images);
+  void OnRestored(Result<std::vector<wire::RankPlace>> places);
+  Result<std::vector<image::RankImage>> HeldImages() const;
+  Result<std::vector<wire::RankImage>> HeldFacts() const;
+  void HitPhase(const wire::Envelope& envelope);
   criu::Checkpointer& checkpointer();
   Post PostFunction();
 
@@ -119,11 +132,15 @@ class Proxy {
 
   std::unique_ptr<criu::Checkpointer> checkpointer_;
   wire::Launch launch_;
-  AttemptId target_attempt_ = 0;  // the candidate that this source was last told to connect to
+  std::uint64_t connecting_ = 0;  // grows with each ConnectSource, and when one is withdrawn
   std::unique_ptr<ImageSender> sender_;
   std::unique_ptr<ImageReceiver> receiver_;
+  // A dump that is withdrawn goes on until CRIU has let go of every rank; the next waits for that.
   bool dumping_ = false;
+  bool dump_withdrawn_ = false;
   bool continue_when_dumped_ = false;
+  std::optional<core::DumpRanks> next_dump_;
+  std::shared_ptr<void> pid_freer_;  // while a restore waits for its PIDs
 
   bool leaving_ = false;
   bool signalled_ = false;

@@ -1,5 +1,5 @@
 // The proxy's part in prepare, dump, transfer and restore: on the source and on the target.
-#include <format>
+#include <algorithm>
 #include <utility>
 
 #include "base/fault_points.h"
@@ -55,27 +55,51 @@ Result<> Proxy::ListenForImages() {
                                               .limit_bytes = MemoryBytes(),
                                               .timeouts = bootstrap_.timeouts},
                                              PostFunction(), [this](Result<std::uint64_t> bytes) {
-                                               Result<> after = FAULT_POINT("transfer.after");
-                                               if (bytes && !after)
-                                                 bytes = std::unexpected(after.error());
-                                               Deliver(core::ImagesArrived{
-                                                   .error = bytes ? "" : bytes.error().message,
-                                                   .bytes = bytes.value_or(0)});
+                                               OnImages(std::move(bytes));
                                              }));
   return FAULT_POINT("prepare.after");
+}
+
+void Proxy::OnImages(Result<std::uint64_t> bytes) {
+  if (Result<> after = FAULT_POINT("transfer.after"); bytes && !after)
+    bytes = std::unexpected(after.error());
+  Result<std::vector<wire::RankImage>> facts =
+      bytes ? HeldFacts() : Result<std::vector<wire::RankImage>>(std::unexpected(bytes.error()));
+  if (!facts) return Deliver(core::ImagesArrived{.error = facts.error().message});
+  Deliver(core::ImagesArrived{.error = {}, .bytes = *bytes, .images = std::move(*facts)});
+}
+
+// They stay here, however often they are restored or sent on.
+Result<std::vector<image::RankImage>> Proxy::HeldImages() const {
+  if (!receiver_) return Fail("no images are held here");
+  std::vector<image::RankImage> images;
+  for (const wire::RankSpec& rank : launch_.ranks()) {
+    XMPI_ASSIGN_OR_RETURN(image::RankImage image, receiver_->Image(rank.rank()));
+    images.push_back(std::move(image));
+  }
+  return images;
+}
+
+Result<std::vector<wire::RankImage>> Proxy::HeldFacts() const {
+  std::vector<wire::RankImage> facts;
+  for (const wire::RankSpec& rank : launch_.ranks()) {
+    XMPI_ASSIGN_OR_RETURN(wire::RankImage each,
+                          FactsOf(rank.rank(), receiver_->NoteOf(rank.rank())));
+    facts.push_back(std::move(each));
+  }
+  return facts;
 }
 
 // ---- prepare, on the source
 
 void Proxy::Perform(core::ConnectSource& action) {
-  const AttemptId attempt = action.candidate_attempt;
-  target_attempt_ = attempt;
-  const auto refuse = [this, attempt](const Error& error) {
+  const std::uint64_t connecting = ++connecting_;
+  const auto refuse = [this, attempt = action.candidate_attempt](const Error& error) {
     Deliver(core::SourceConnected{attempt, error.message});
   };
   if (Result<> begun = BeginSource(action); !begun) return refuse(begun.error());
-  checkpointer().Check([this, action, refuse](Result<criu::Preflight> checked) {
-    if (action.candidate_attempt != target_attempt_) return;  // another target by now
+  checkpointer().Check([this, action, refuse, connecting](Result<criu::Preflight> checked) {
+    if (connecting != connecting_) return;  // withdrawn in the meantime
     if (!checked) return refuse(checked.error());
     if (Result<> dialling = DialTarget(action); !dialling) refuse(dialling.error());
   });
@@ -98,8 +122,8 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action) {
            .port = action.image_port,
            .timeouts = bootstrap_.timeouts},
           PostFunction(),
-          [this, attempt](Result<> connected) {
-            if (!sender_ || sender_->attempt() != attempt) return;
+          [this, attempt, connecting = connecting_](Result<> connected) {
+            if (connecting != connecting_) return;
             if (connected) connected = FAULT_POINT("prepare.after");
             Deliver(core::SourceConnected{attempt, connected ? "" : connected.error().message});
           },
@@ -117,29 +141,38 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action) {
 
 // ---- dump
 
-void Proxy::Perform(core::DumpRanks&) {
+void Proxy::Perform(core::DumpRanks& action) {
+  if (dumping_) {  // withdrawn, and not at its end yet
+    next_dump_ = std::move(action);
+    return;
+  }
+  StartDump(action);
+}
+
+void Proxy::StartDump(const core::DumpRanks& action) {
   input_.Pause();
-  if (Result<> before = FAULT_POINT("dump.before"); !before)
-    return OnDumped(std::unexpected(before.error()));
-  if (!sender_) return OnDumped(Fail("there is no image connection"));
+  if (Result<> begun = BeginDump(action); !begun)
+    return Deliver(core::RanksDumped{.error = begun.error().message});
+  if (action.held) return SendHeld();
   dumping_ = true;
   (void)FAULT_POINT("transfer.before");
   DumpRanks(
-      ranks_.Living(), &checkpointer(),
+      ranks_.Living(), WithInput(action.facts), &checkpointer(),
       [this](image::RankImage image) {
-        if (sender_) sender_->Add(std::move(image));
+        if (sender_ && !dump_withdrawn_) sender_->Add(std::move(image));
       },
       [this](Result<std::vector<wire::RankImage>> images) { OnDumped(std::move(images)); });
 }
 
-void Proxy::OnDumped(Result<std::vector<wire::RankImage>> images) {
-  dumping_ = false;
-  if (std::exchange(continue_when_dumped_, false)) return ContinueOriginals();
-  if (Result<> after = FAULT_POINT("dump.after"); images && !after)
-    images = std::unexpected(after.error());
-  if (!images) return Deliver(core::RanksDumped{.error = images.error().message});
-  if (sender_) sender_->Finish();
-  for (wire::RankImage& image : *images) {
+Result<> Proxy::BeginDump(const core::DumpRanks& action) {
+  XMPI_RETURN_IF_ERROR(FAULT_POINT("dump.before"));
+  if (sender_ && sender_->attempt() == action.candidate_attempt) return {};
+  return Fail("there is no image connection");
+}
+
+// Standard input that the pipe had no room for; the launcher sends no more before the reconnect.
+std::vector<wire::RankImage> Proxy::WithInput(std::vector<wire::RankImage> facts) const {
+  for (wire::RankImage& image : facts) {
     const bool takes_stdin = std::ranges::any_of(launch_.ranks(), [&](const wire::RankSpec& rank) {
       return rank.rank() == image.rank() && rank.takes_stdin();
     });
@@ -147,21 +180,59 @@ void Proxy::OnDumped(Result<std::vector<wire::RankImage>> images) {
     image.set_input(std::string(input_.held()));
     image.set_input_ended(input_.ended());
   }
-  // The originals are stopped: what is in their pipes now is all that they will ever write here,
-  // unless they go on in place.
+  return facts;
+}
+
+void Proxy::SendHeld() {
+  Result<std::vector<image::RankImage>> images = HeldImages();
+  if (!images) return Deliver(core::RanksDumped{.error = images.error().message});
+  Result<std::vector<wire::RankImage>> facts = HeldFacts();
+  if (!facts) return Deliver(core::RanksDumped{.error = facts.error().message});
+  for (image::RankImage& image : *images) sender_->Add(std::move(image));
+  sender_->Finish();
+  Deliver(core::RanksDumped{.error = {}, .images = std::move(*facts)});
+}
+
+void Proxy::OnDumped(Result<std::vector<wire::RankImage>> images) {
+  dumping_ = false;
+  if (std::exchange(dump_withdrawn_, false)) return OnWithdrawnDumpEnded();
+  if (Result<> after = FAULT_POINT("dump.after"); images && !after)
+    images = std::unexpected(after.error());
+  if (!images) return Deliver(core::RanksDumped{.error = images.error().message});
+  if (sender_) sender_->Finish();
+  DrainOutput();
+  Deliver(core::RanksDumped{.error = {}, .images = std::move(*images)});
+}
+
+// The originals are stopped: what is in their pipes now is all that they will ever write here,
+// unless they go on in place.
+void Proxy::DrainOutput() {
   output_.TellEnds(false);
   output_.DrainAll([this] {
     wire::Envelope envelope = NewEnvelope();
     envelope.mutable_drained()->set_bytes(output_.bytes_sent());
     Send(envelope);
   });
-  Deliver(core::RanksDumped{.error = {}, .images = std::move(*images)});
+}
+
+void Proxy::WithdrawDump() {
+  next_dump_.reset();
+  if (!dumping_) return;
+  dump_withdrawn_ = true;
+  checkpointer_->Cancel();
+}
+
+void Proxy::OnWithdrawnDumpEnded() {
+  if (std::exchange(continue_when_dumped_, false)) ContinueOriginals();
+  if (next_dump_) StartDump(*std::exchange(next_dump_, std::nullopt));
 }
 
 void Proxy::Perform(core::ContinueRanks&) {
-  if (!dumping_) return ContinueOriginals();
-  continue_when_dumped_ = true;  // not while CRIU holds them
-  checkpointer_->Cancel();
+  ++connecting_;
+  sender_.reset();
+  WithdrawDump();
+  continue_when_dumped_ = dumping_;  // not while CRIU holds them
+  if (!dumping_) ContinueOriginals();
 }
 
 void Proxy::ContinueOriginals() {
@@ -169,7 +240,6 @@ void Proxy::ContinueOriginals() {
     if (Result<> continued = checkpointer().Continue(process.pid); !continued)
       log::Error("dump.continue", {{"rank", rank}, {"why", continued.error().message}});
   }
-  sender_.reset();
   output_.TellEnds(true);
   input_.Resume();
 }
@@ -177,38 +247,62 @@ void Proxy::ContinueOriginals() {
 // ---- restore
 
 void Proxy::Perform(core::RestoreRanks& action) {
-  const auto tell = [this](Result<std::vector<wire::RankPlace>> places) {
-    if (Result<> after = FAULT_POINT("restore.after"); places && !after)
-      places = std::unexpected(after.error());
-    core::RanksRestored restored;
-    if (places) {
-      restored.places = std::move(*places);
-    } else {
-      restored.error = places.error().message;
-    }
-    Deliver(std::move(restored));
-  };
+  ranks_.Forget();
   // Until the launcher says go on, the originals may still be the ones who take input.
   input_.Pause();
   for (const wire::RankImage& image : action.images) {
     if (!image.input().empty() || image.input_ended())
       input_.Feed(image.input(), image.input_ended());
   }
-  Result<std::vector<image::RankImage>> images = TakeImages();
-  if (!images) return tell(std::unexpected(images.error()));
-  RestoreRanks(std::move(*images), launch_.bind_to(), slot_.get(), &checkpointer(), &ranks_, tell);
+  Result<> before = FAULT_POINT("restore.before");
+  if (!before) return OnRestored(std::unexpected(before.error()));
+  Result<std::vector<image::RankImage>> images = HeldImages();
+  if (!images) return OnRestored(std::unexpected(images.error()));
+  RestoreFrom(std::move(*images));
 }
 
-Result<std::vector<image::RankImage>> Proxy::TakeImages() {
-  XMPI_RETURN_IF_ERROR(FAULT_POINT("restore.before"));
-  if (!receiver_) return Fail("no images are held here");
-  std::vector<image::RankImage> images;
-  for (const wire::RankSpec& rank : launch_.ranks()) {
-    XMPI_ASSIGN_OR_RETURN(image::RankImage image, receiver_->Take(rank.rank()));
-    images.push_back(std::move(image));
+void Proxy::RestoreFrom(std::vector<image::RankImage> images) {
+  std::vector<pid_t> pids;
+  for (const image::RankImage& image : images) {
+    const std::vector<pid_t>& used = image.manifest.used_pids;
+    pids.insert(pids.end(), used.begin(), used.end());
   }
-  receiver_.reset();
-  return images;
+  auto held = std::make_shared<std::vector<image::RankImage>>(std::move(images));
+  pid_freer_ = FreePids(
+      loop_, std::move(pids), slot_.get(), &checkpointer(), [this, held](Result<> free) {
+        if (!free) return OnRestored(std::unexpected(free.error()));
+        RestoreRanks(std::move(*held), launch_.bind_to(), slot_.get(), &checkpointer(), &ranks_,
+                     [this](auto places) { OnRestored(std::move(places)); });
+      });
+}
+
+void Proxy::OnRestored(Result<std::vector<wire::RankPlace>> places) {
+  if (Result<> after = FAULT_POINT("restore.after"); places && !after)
+    places = std::unexpected(after.error());
+  core::RanksRestored restored;
+  if (places) {
+    restored.places = std::move(*places);
+  } else {
+    restored.error = places.error().message;
+  }
+  Deliver(std::move(restored));
+}
+
+// ---- the phases in which a proxy only passes on what launcher and ranks say
+
+void Proxy::HitPhase(const wire::Envelope& envelope) {
+  switch (envelope.body_case()) {
+    case wire::Envelope::kNotice:
+      return (void)FAULT_POINT("quiesce.before");
+    case wire::Envelope::kParked:
+      return (void)FAULT_POINT("quiesce.after");
+    case wire::Envelope::kContinueRanks:
+      return (void)FAULT_POINT("reconnect.before");
+    case wire::Envelope::kRunning:
+      return (void)FAULT_POINT("reconnect.after");
+    default:
+      return;
+  }
 }
 
 }  // namespace xmpi::proxy

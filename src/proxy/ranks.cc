@@ -93,6 +93,10 @@ void Ranks::ForgetExits() {
   held_exits_.clear();
 }
 
+void Ranks::ForgetExitsOf(pid_t pid) {
+  std::erase_if(held_exits_, [pid](const os::SlotExit& exit) { return exit.pid == pid; });
+}
+
 void Ranks::OnExit(os::SlotExit exit) {
   if (holding_exits_) return held_exits_.push_back(exit);
   for (auto& [id, rank] : ranks_) {
@@ -166,6 +170,17 @@ void Ranks::KillRest() {
   for (const auto& [id, rank] : ranks_) {
     if (!rank.ended) Kill(rank, SIGKILL);
   }
+}
+
+void Ranks::Forget() {
+  grace_.cancel();
+  for (const auto& [id, rank] : std::exchange(ranks_, {})) {
+    if (!rank.ended) Kill(rank, SIGKILL);
+    rank.control->Close();
+    rank.pmi->Close();
+  }
+  output_->Forget();
+  input_->Forget();
 }
 
 std::map<RankId, Ranks::Process> Ranks::Living() const {

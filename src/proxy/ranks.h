@@ -42,6 +42,8 @@ class Ranks {
   void HoldExits() { holding_exits_ = true; }
   void ReleaseExits();
   void ForgetExits();
+  // A process of this PID begins its life now: what was held was its predecessor's end.
+  void ForgetExitsOf(pid_t pid);
 
   void Tell(RankId rank, const core::RankMessage& message);
   void WritePmi(RankId rank, std::string bytes);
@@ -52,6 +54,8 @@ class Ranks {
   // SIGTERM, then SIGKILL after the grace to what is left; `at_once`: SIGKILL. What is stopped gets
   // SIGKILL anyway. Also to what the ranks have forked and not moved to another session.
   void End(bool at_once);
+  // Ends all and forgets them without a word, as if they had never been: copies that never ran.
+  void Forget();
 
   struct Process {
     pid_t pid = 0;       // in the slot

@@ -15,6 +15,7 @@
 
 #include "criu/fake_checkpointer.h"
 #include "proxy/dump.h"
+#include "proxy/restore.h"
 #include "proxy/start.h"
 
 namespace xmpi::proxy {
@@ -154,12 +155,37 @@ TEST_F(RanksTest, AStoppedRankIsNotWaitedFor) {
   EXPECT_EQ(WTERMSIG(ended_[0]), SIGKILL) << "SIGTERM would wait until somebody continues it";
 }
 
+TEST_F(RanksTest, ForgottenRanksEndWithoutAWord) {
+  AddShell(0, "echo here; sleep 60");
+  Start();
+  RunUntil([&] { return said_[0].contains("here"); });
+  const pid_t pid = static_cast<pid_t>((**places_)[0].namespace_pid());
+  ranks_.Forget();
+  EXPECT_TRUE(ranks_.empty());
+  criu::FakeCheckpointer checkpointer;
+  std::optional<Result<>> free;
+  const auto waiting = FreePids(loop_, {pid}, slot_.get(), &checkpointer,
+                                [&](Result<> result) { free = std::move(result); });
+  RunUntil([&] { return free.has_value(); });
+  EXPECT_TRUE(*free) << free->error().message;
+  EXPECT_TRUE(ended_.empty());
+  EXPECT_FALSE(log_.back().starts_with("end")) << "its streams go on elsewhere";
+}
+
 class DumpTest : public testing::Test {
  protected:
   void Dump() {
+    std::vector<wire::RankImage> facts(3);
+    for (RankId rank = 0; rank < 3; ++rank) {
+      facts[rank].set_rank(rank);
+      facts[rank].set_thread(100 + rank);
+    }
     DumpRanks(
-        {{0, {.pid = 2}}, {1, {.pid = 3}}, {2, {.pid = 4}}}, &fake_,
-        [this](image::RankImage image) { sent_.push_back(image.manifest.rank); },
+        {{0, {.pid = 2}}, {1, {.pid = 3}}, {2, {.pid = 4}}}, facts, &fake_,
+        [this](image::RankImage image) {
+          sent_.push_back(image.manifest.rank);
+          notes_[image.manifest.rank] = image.manifest.note;
+        },
         [this](Result<std::vector<wire::RankImage>> images) {
           ++done_;
           result_ = std::move(images);
@@ -167,6 +193,7 @@ class DumpTest : public testing::Test {
   }
   criu::FakeCheckpointer fake_;
   std::vector<RankId> sent_;
+  std::map<RankId, std::string> notes_;
   int done_ = 0;
   std::optional<Result<std::vector<wire::RankImage>>> result_;
 };
@@ -182,6 +209,18 @@ TEST_F(DumpTest, EachImageGoesOutAsItIsMade) {
   EXPECT_THAT(sent_, ElementsAre(0, 2, 1));
   ASSERT_EQ(done_, 1);
   EXPECT_EQ((**result_).size(), 3u);
+}
+
+TEST_F(DumpTest, FactsTravelWithTheImages) {
+  Dump();
+  fake_.RunPending();
+  for (RankId rank = 0; rank < 3; ++rank) {
+    const Result<wire::RankImage> facts = FactsOf(rank, notes_[rank]);
+    ASSERT_TRUE(facts) << facts.error().message;
+    EXPECT_EQ(facts->thread(), 100 + rank);
+    EXPECT_FALSE(FactsOf(rank + 1, notes_[rank])) << "another rank's";
+  }
+  EXPECT_FALSE(FactsOf(1, "\xff"));
 }
 
 TEST_F(DumpTest, AFailureIsToldOnlyWhenNoDumpIsUnderWay) {
@@ -202,7 +241,7 @@ TEST(Dump, WithoutRanksIsAFailure) {
   criu::FakeCheckpointer fake;
   bool failed = false;
   DumpRanks(
-      {}, &fake, [](image::RankImage) {},
+      {}, {}, &fake, [](image::RankImage) {},
       [&](Result<std::vector<wire::RankImage>> images) { failed = !images; });
   EXPECT_TRUE(failed);
 }

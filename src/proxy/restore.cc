@@ -1,6 +1,11 @@
 #include "proxy/restore.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <csignal>
+#include <format>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -75,6 +80,7 @@ class Restore : public std::enable_shared_from_this<Restore> {
     const auto self = shared_from_this();
     slot_->Adopt(*restored.pid, [self, index](Result<os::Spawned>&& adopted) {
       if (adopted) {
+        self->ranks_->ForgetExitsOf(adopted->pid);
         self->copies_[index].process = std::move(*adopted);
       } else {
         self->Fail(WithContext("a rank ended as soon as it was restored", adopted.error()));
@@ -135,7 +141,59 @@ class Restore : public std::enable_shared_from_this<Restore> {
   std::size_t outstanding_ = 0;
 };
 
+// Killed processes are reaped by the slot's init, which tells of them one by one; that a number is
+// free is seen in the slot's /proc.
+class PidFreer : public std::enable_shared_from_this<PidFreer> {
+ public:
+  PidFreer(asio::io_context& loop, std::vector<pid_t> pids, os::Slot* slot,
+           criu::Checkpointer* checkpointer, std::function<void(Result<>)> done)
+      : pids_(std::move(pids)),
+        slot_(slot),
+        checkpointer_(checkpointer),
+        done_(std::move(done)),
+        timer_(loop) {}
+
+  void Run() {
+    std::erase_if(pids_, [this](pid_t pid) {
+      const std::string name = std::to_string(pid);
+      if (faccessat(slot_->proc_fd(), name.c_str(), F_OK, 0) != 0) return true;
+      // Without a namespace of its own the slot shares its PIDs with strangers.
+      if (slot_->has_namespaces()) (void)checkpointer_->Kill(pid);
+      return false;
+    });
+    if (pids_.empty()) return done_({});
+    if (std::chrono::steady_clock::now() > deadline_)
+      return done_(xmpi::Fail(std::format("PID {} of the slot is still in use", pids_.front())));
+    timer_.expires_after(kPoll);
+    timer_.async_wait([weak = weak_from_this()](const asio::error_code& error) {
+      const auto self = weak.lock();
+      if (self && !error) self->Run();
+    });
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kPoll{1};
+  static constexpr std::chrono::seconds kPatience{5};
+
+  std::vector<pid_t> pids_;
+  os::Slot* slot_;
+  criu::Checkpointer* checkpointer_;
+  std::function<void(Result<>)> done_;
+  asio::steady_timer timer_;
+  const std::chrono::steady_clock::time_point deadline_ =
+      std::chrono::steady_clock::now() + kPatience;
+};
+
 }  // namespace
+
+std::shared_ptr<void> FreePids(asio::io_context& loop, std::vector<pid_t> pids, os::Slot* slot,
+                               criu::Checkpointer* checkpointer,
+                               std::function<void(Result<>)> done) {
+  const auto freer =
+      std::make_shared<PidFreer>(loop, std::move(pids), slot, checkpointer, std::move(done));
+  freer->Run();
+  return freer;
+}
 
 void RestoreRanks(std::vector<image::RankImage> images, const std::string& bind_to, os::Slot* slot,
                   criu::Checkpointer* checkpointer, Ranks* ranks,

@@ -2,7 +2,11 @@
 // with new ends of its ties under the old numbers; still parked. All of them or none.
 #pragma once
 
+#include <sys/types.h>
+
+#include <asio.hpp>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +18,12 @@
 #include "wire/control.pb.h"
 
 namespace xmpi::proxy {
+
+// Ends whatever in the slot has a PID that the images need (an earlier restore may have left it), and
+// calls `done` when those PIDs are free or will not be; not if what it returns has gone before.
+std::shared_ptr<void> FreePids(asio::io_context& loop, std::vector<pid_t> pids, os::Slot* slot,
+                               criu::Checkpointer* checkpointer,
+                               std::function<void(Result<>)> done);
 
 // `done` gets the places of all ranks, which are in `ranks` by then; or the first failure, with
 // nothing left running in the slot.

@@ -114,6 +114,11 @@ void OutputRelay::Close() {
   }
 }
 
+void OutputRelay::Forget() {
+  for (const auto& stream : std::exchange(streams_, {})) stream->pipe.close();
+  drains_.clear();
+}
+
 InputFeed::InputFeed(asio::io_context& loop, std::function<void(std::uint64_t)> taken)
     : pipe_(loop), taken_(std::move(taken)) {}
 
@@ -159,6 +164,13 @@ void InputFeed::Flush() {
                      awaiting_writable_ = false;
                      if (!error) Flush();
                    });
+}
+
+void InputFeed::Forget() {
+  pipe_.close();
+  held_.clear();
+  written_ = 0;
+  ended_ = false;
 }
 
 // The rank has closed its standard input: what is left has no reader.

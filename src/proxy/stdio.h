@@ -41,6 +41,8 @@ class OutputRelay {
   void TellEnds(bool tell) { tell_ends_ = tell; }
   // Tells the end of every stream that is still open; nothing is read after.
   void Close();
+  // Drops all streams, and who waits for them, without a word: copies that never ran.
+  void Forget();
 
   // Every stream has come to its end.
   bool empty() const { return streams_.empty(); }
@@ -87,6 +89,8 @@ class InputFeed {
   // At a dump: nothing more is written. What is held here must travel with the rank.
   void Pause() { paused_ = true; }
   void Resume();
+  // As new: the pipe, and what is held for it, belonged to a copy that never ran.
+  void Forget();
   std::string_view held() const { return std::string_view(held_).substr(written_); }
   bool ended() const { return ended_; }
 

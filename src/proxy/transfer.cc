@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/fault_points.h"
 #include "base/log.h"
 #include "image/source.h"
 #include "os/namespaces.h"
@@ -25,8 +26,25 @@ image::StreamId StreamOf(const TransferId& id) {
 
 os::KeyContext KeyOf(const TransferId& id) { return {id.job, id.candidate, os::Role::kImage}; }
 
+// Another connection would end in the same way.
 bool IsFinal(const Error& error) {
-  return error.code == ErrorCode::kRefused || error.code == ErrorCode::kProtocol;
+  return error.code != ErrorCode::kUnreachable && error.code != ErrorCode::kTimeout;
+}
+
+// 0: what the node's memory allows.
+std::uint64_t RoomForAnImage() {
+  return ArmedAt(FaultPoint::kTransferBefore) == FaultAction::kFull ? 64u << 10 : 0;
+}
+
+// Flips a bit of the first bytes of a file that pass.
+image::WriteAll Corrupting(image::WriteAll write) {
+  return [write, done = std::make_shared<bool>()](std::span<const std::byte> bytes) {
+    if (bytes.size() <= image::kChunkHeaderBytes || std::exchange(*done, true))
+      return write(bytes);
+    std::vector<std::byte> damaged(bytes.begin(), bytes.end());
+    damaged.back() ^= std::byte{1};
+    return write(damaged);
+  };
 }
 
 }  // namespace
@@ -100,9 +118,11 @@ Result<> ImageSender::RunConnection() {
 }
 
 Result<> ImageSender::SendAll(os::TlsSocket* socket, const image::Holdings& held) {
-  const image::WriteAll write = WriteTo(socket);
+  image::WriteAll write = WriteTo(socket);
+  const bool corrupt = ArmedAt(FaultPoint::kTransferBefore) == FaultAction::kCorrupt;
+  if (corrupt && !std::exchange(corrupted_, true)) write = Corrupting(std::move(write));
   for (std::size_t index = 0;; ++index) {
-    XMPI_ASSIGN_OR_RETURN(image::RankImage* const image, Await(index));
+    XMPI_ASSIGN_OR_RETURN(image::RankImage* const image, Await(index, write));
     if (index == 0) XMPI_RETURN_IF_ERROR(image::SendBegin(write, StreamOf(options_.id)));
     if (image == nullptr) break;
     const auto found = held.find(image->manifest.rank);
@@ -115,9 +135,14 @@ Result<> ImageSender::SendAll(os::TlsSocket* socket, const image::Holdings& held
   return {};
 }
 
-Result<image::RankImage*> ImageSender::Await(std::size_t index) {
+Result<image::RankImage*> ImageSender::Await(std::size_t index, const image::WriteAll& write) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return index < images_.size() || finished_ || stop_.stopped(); });
+  const auto is_there = [&] { return index < images_.size() || finished_ || stop_.stopped(); };
+  while (!changed_.wait_for(lock, kImagePulse, is_there)) {
+    lock.unlock();
+    XMPI_RETURN_IF_ERROR(image::SendWait(write));
+    lock.lock();
+  }
   if (stop_.stopped()) return Fail(ErrorCode::kRefused, "the move was called off");
   return index < images_.size() ? &images_[index] : nullptr;
 }
@@ -149,41 +174,43 @@ ImageReceiver::ImageReceiver(os::TlsContext tls, os::Listener listener, Options 
       options_(std::move(options)),
       post_(std::move(post)),
       done_(std::move(done)),
-      storage_([](RankId) { return os::MakeMemoryDirectory(0); }),
+      storage_([](RankId) { return os::MakeMemoryDirectory(RoomForAnImage()); }),
       assembler_(&storage_, StreamOf(options_.id), options_.ranks, options_.limit_bytes) {}
 
 ImageReceiver::~ImageReceiver() { stop_.Stop(); }
 
 void ImageReceiver::Run() {
   Result<> result = RunConnection();
-  while (!result && !IsFinal(result.error()) && !stop_.stopped()) {
+  while (!result && !assembler_.complete() && !IsFinal(result.error()) && !stop_.stopped()) {
     log::Warn("transfer.broken", {{"why", result.error().message}});
     result = RunConnection();
   }
   if (stop_.stopped()) return;
+  // A source that is lost after its last byte has still sent everything.
+  if (assembler_.complete()) result = {};
   Result<std::uint64_t> bytes = assembler_.bytes();
   if (!result) bytes = std::unexpected(result.error());
   post_([done = done_, bytes] { done(bytes); });
 }
 
 // From a peer to the last image. When a connection breaks, the source is given time to come back;
-// only before anything was sent is there no hurry.
+// only for the first one is there no hurry.
 Result<> ImageReceiver::RunConnection() {
-  const bool begun = assembler_.bytes() > 0;
   const auto deadline =
-      begun ? Clock::now() + options_.timeouts.image_progress : Clock::time_point::max();
+      had_peer_ ? Clock::now() + options_.timeouts.image_progress : Clock::time_point::max();
   Result<os::TlsSocket> accepted =
       AcceptImagePeer(tls_, listener_.socket, options_.timeouts, stop_, deadline);
   if (!accepted && accepted.error().code == ErrorCode::kTimeout)
     return Fail(ErrorCode::kRefused, "the image connection broke and was not made again");
   if (!accepted) return std::unexpected(accepted.error());
+  had_peer_ = true;
   os::TlsSocket socket = std::move(*accepted);
   const StopSignal::Scope scope(&stop_, &socket);
   return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_);
 }
 
-Result<image::RankImage> ImageReceiver::Take(RankId rank) {
-  XMPI_ASSIGN_OR_RETURN(Fd directory, storage_.Take(rank));
+Result<image::RankImage> ImageReceiver::Image(RankId rank) const {
+  XMPI_ASSIGN_OR_RETURN(Fd directory, storage_.Open(rank));
   return image::RankImage{std::move(directory), assembler_.ManifestOf(rank)};
 }
 

@@ -1,8 +1,8 @@
 // transfer: the images go from the source's proxy to the candidate over one TLS connection, memory
 // to memory, each as soon as it is dumped. ImageSender is the source's end, ImageReceiver the
-// candidate's; each has one worker thread and tells the event loop through Post. A connection that
-// breaks is made again and goes on where the receiver's images end. Destroying either ends its
-// thread and frees its images.
+// candidate's; each has one worker thread and tells the event loop through Post. The sender is never
+// silent for long; a connection that breaks, or falls silent, is made again and goes on where the
+// receiver's images end. Destroying either ends its thread and frees its images.
 #pragma once
 
 #include <condition_variable>
@@ -67,8 +67,8 @@ class ImageSender {
   void Run();
   Result<> RunConnection();
   Result<> SendAll(os::TlsSocket* socket, const image::Holdings& held);
-  // The image number `index` once it is there; nullptr when there will be none.
-  Result<image::RankImage*> Await(std::size_t index);
+  // The image number `index` once it is there; nullptr when there will be none. Writes now and then.
+  Result<image::RankImage*> Await(std::size_t index, const image::WriteAll& write);
 
   os::TlsContext tls_;
   Options options_;
@@ -76,6 +76,7 @@ class ImageSender {
   Connected connected_;
   Sent sent_;
   std::uint64_t bytes_ = 0;
+  bool corrupted_ = false;  // a fault point's doing
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -103,8 +104,9 @@ class ImageReceiver {
   ~ImageReceiver();
 
   std::uint16_t port() const { return listener_.port; }
-  // Only after `done` without an error; each rank's once.
-  Result<image::RankImage> Take(RankId rank);
+  // Only after `done` without an error. What it gives shares the bytes that are held here.
+  Result<image::RankImage> Image(RankId rank) const;
+  const std::string& NoteOf(RankId rank) const { return assembler_.ManifestOf(rank).note; }
 
  private:
   ImageReceiver(os::TlsContext tls, os::Listener listener, Options options, Post post, Done done);
@@ -118,6 +120,7 @@ class ImageReceiver {
   Done done_;
   image::DirectoryStorage storage_;
   image::Assembler assembler_;
+  bool had_peer_ = false;
   StopSignal stop_;
   std::jthread thread_;  // last: it uses all of the above
 };

@@ -10,8 +10,11 @@
 #include <unistd.h>
 
 #include <asio.hpp>
+#include <atomic>
+#include <format>
 #include <optional>
 
+#include "base/fault_points.h"
 #include "image/source.h"
 #include "os/namespaces.h"
 
@@ -33,6 +36,7 @@ image::RankImage MakeImage(RankId rank) {
   image.manifest.rank = rank;
   image.manifest.pid = static_cast<pid_t>(10 + rank);
   image.manifest.used_pids = {image.manifest.pid};
+  image.manifest.note = std::format("of rank {}", rank);
   const Fd file(openat(image.directory.get(), "pages-1.img", O_CREAT | O_WRONLY, 0600));
   const std::string bytes = Pattern(rank);
   EXPECT_EQ(write(file.get(), bytes.data(), bytes.size()), std::ssize(bytes));
@@ -59,6 +63,8 @@ class CuttingRelay {
     thread_ = std::jthread([this](std::stop_token stop) { Run(stop); });
   }
   std::uint16_t port() const { return listener_.port; }
+  // From now on it passes nothing and closes nothing.
+  void Hush() { hushed_ = true; }
 
  private:
   void Run(std::stop_token stop) {
@@ -78,9 +84,13 @@ class CuttingRelay {
       Carry(source, target, number < cuts_.size() ? cuts_[number] : SIZE_MAX, stop);
     }
   }
-  static void Carry(const Fd& source, const Fd& target, std::size_t budget, std::stop_token stop) {
+  void Carry(const Fd& source, const Fd& target, std::size_t budget, std::stop_token stop) {
     char buffer[8192];
     while (!stop.stop_requested()) {
+      if (hushed_) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        continue;
+      }
       pollfd waits[2] = {{source.get(), POLLIN, 0}, {target.get(), POLLIN, 0}};
       if (poll(waits, 2, 20) <= 0) continue;
       for (int i = 0; i < 2; ++i) {
@@ -98,6 +108,7 @@ class CuttingRelay {
   std::uint16_t target_;
   std::vector<std::size_t> cuts_;
   os::Listener listener_;
+  std::atomic<bool> hushed_ = false;
   std::jthread thread_;
 };
 
@@ -148,9 +159,10 @@ class TransferTest : public testing::Test {
   void ExpectEverything() {
     ASSERT_TRUE(*received_) << received_->error().message;
     for (RankId rank = 0; rank < kRanks; ++rank) {
-      auto image = receiver_->Take(rank);
+      auto image = receiver_->Image(rank);
       ASSERT_TRUE(image) << image.error().message;
       EXPECT_EQ(image->manifest.pid, static_cast<pid_t>(10 + rank));
+      EXPECT_EQ(receiver_->NoteOf(rank), std::format("of rank {}", rank));
       EXPECT_TRUE(ReadBack(*image) == Pattern(rank)) << "rank " << rank;
     }
   }
@@ -202,6 +214,52 @@ TEST_F(TransferTest, AConnectionThatKeepsBreakingIsGivenUpByBoth) {
   EXPECT_FALSE(*sent_);
   ASSERT_FALSE(*received_);
   EXPECT_TRUE(received_->error().message.contains("broke")) << received_->error().message;
+}
+
+TEST_F(TransferTest, DamageOnTheWayIsSentAgain) {
+  ASSERT_TRUE(ArmFaults("transfer.before:corrupt"));
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  SendAll();
+  RunUntil([&] { return sent_ && received_; });
+  ASSERT_TRUE(ArmFaults(""));
+  ASSERT_TRUE(*sent_) << sent_->error().message;
+  ExpectEverything();
+}
+
+TEST_F(TransferTest, ASourceThatFallsSilentIsGivenUp) {
+  timeouts_.image_progress = std::chrono::milliseconds(1500);
+  StartReceiver();
+  CuttingRelay relay(receiver_->port(), {});
+  StartSender(relay.port(), secret_, id_);
+  RunUntil([&] { return connected_.has_value(); });
+  // A source that has nothing to send yet is not silent.
+  loop_.run_for(std::chrono::milliseconds(2500));
+  EXPECT_FALSE(received_);
+  sender_->Add(MakeImage(0));
+  relay.Hush();
+  RunUntil([&] { return received_.has_value(); });
+  EXPECT_FALSE(*received_);
+}
+
+TEST_F(TransferTest, WhatIsHeldCanBeSentOn) {
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  SendAll();
+  RunUntil([&] { return sent_ && received_; });
+  const std::unique_ptr<ImageReceiver> first = std::move(receiver_);
+  sent_.reset();
+  received_.reset();
+  id_.candidate.attempt = 4;
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  for (RankId rank = 0; rank < kRanks; ++rank) {
+    EXPECT_EQ(first->NoteOf(rank), std::format("of rank {}", rank));
+    sender_->Add(std::move(*first->Image(rank)));
+  }
+  sender_->Finish();
+  RunUntil([&] { return sent_ && received_; });
+  ExpectEverything();
 }
 
 TEST_F(TransferTest, TheWrongSecretIsRefusedAndHarmsNobody) {

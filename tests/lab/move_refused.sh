@@ -29,6 +29,29 @@ lab heal node3
 finish
 LAUNCH=()
 
+step "a rank that does not come to its safe point: it is named, with its calls"
+LAUNCH=(-timeouts "quiesce=1")
+start 4 2 -pause 2000 -lines 1 -slow 3000
+refused "rank 3 (slot 1 on node2) has not reached call [0-9]* of XMPI_Quiesce (calls passed: [0-9]*)" node1 --to node3
+finish
+expect_lines 4
+expect_same_result 4 2
+
+step "a rank that calls the safe point more often than the others"
+start 4 2 -pause 2000 -lines 1 -extra 3
+refused "rank 0 (slot 0 on node1) has not reached call [0-9]* of XMPI_Quiesce (calls passed: [0-9]*)" node1 --to node3
+finish
+expect_lines 4
+expect_same_result 4 2
+LAUNCH=()
+
+step "a rank with a request pending at its safe point"
+start 4 2 -pause 2000 -lines 1 -pending 2
+refused "rank 2.*pending" node1 --to node3
+finish
+expect_lines 4
+expect_same_result 4 2
+
 step "a rank that no dump can carry: CRIU says so"
 start 4 2 -pause 2000 -lines 1 -listen 1
 refused "CRIU says" node1 --to node3

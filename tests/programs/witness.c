@@ -4,13 +4,17 @@
  * in ring, and its checksum comes last.
  *
  *   witness (-steps N | -until FILE) [-pause MICROSECONDS] [-lines PER_STEP] [-read PER_STEP]
- *           [-slow MILLISECONDS] [-listen RANK] [-open FILE RANK]
+ *           [-slow MILLISECONDS] [-listen RANK] [-open FILE RANK] [-trace EVERY]
+ *           [-extra RANK] [-pending RANK]
  *
  *   -lines    "RANK out N" on stdout and "RANK err N" on stderr, N from 0
  *   -read     rank 0 reads so many numbered lines of standard input per step until its end, and checks them
  *   -slow     the last rank needs so long for each step
  *   -listen   that rank holds a listening TCP socket, which no dump can carry
  *   -open     that rank holds FILE open for writing
+ *   -extra    that rank calls XMPI_Quiesce once more than the others
+ *   -pending  that rank has a receive pending at each call
+ *   -trace    "sum STEPS CHECKSUM" every so many steps: what any run of so many steps must end with
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,10 +32,10 @@
 enum { kCount = 512, kMostSeconds = 60 };
 
 static struct {
-  long steps, lines, read;
-  int pause_us, slow_ms, listen_rank, open_rank;
+  long steps, lines, read, trace;
+  int pause_us, slow_ms, listen_rank, open_rank, extra_rank, pending_rank;
   const char *until, *open_file;
-} options = {.listen_rank = -1, .open_rank = -1};
+} options = {.listen_rank = -1, .open_rank = -1, .extra_rank = -1, .pending_rank = -1};
 
 static int rank, size;
 
@@ -49,6 +53,9 @@ static void ParseOptions(int argc, char **argv) {
     else if (strcmp(argv[i], "-lines") == 0) options.lines = atol(value);
     else if (strcmp(argv[i], "-read") == 0) options.read = atol(value);
     else if (strcmp(argv[i], "-slow") == 0) options.slow_ms = atoi(value);
+    else if (strcmp(argv[i], "-extra") == 0) options.extra_rank = atoi(value);
+    else if (strcmp(argv[i], "-pending") == 0) options.pending_rank = atoi(value);
+    else if (strcmp(argv[i], "-trace") == 0) options.trace = atol(value);
     else if (strcmp(argv[i], "-listen") == 0) options.listen_rank = atoi(value);
     else if (strcmp(argv[i], "-open") == 0 && i + 2 < argc) {
       options.open_file = value;
@@ -142,6 +149,24 @@ static uint64_t Checksum(const double *mine) {
   return all;
 }
 
+/* The safe point, and what breaks its contract. */
+static void StopHere(long step, int *rebuilt) {
+  static char byte;
+  MPI_Request pending = MPI_REQUEST_NULL;
+  if (rank == options.extra_rank && step == 0) XMPI_Quiesce(NULL);
+  if (rank == options.pending_rank)
+    MPI_Irecv(&byte, 1, MPI_CHAR, rank, 2, XMPI_COMM_WORLD, &pending);
+  XMPI_Quiesce(rebuilt);
+  if (pending == MPI_REQUEST_NULL) return;
+  MPI_Send(&byte, 1, MPI_CHAR, rank, 2, XMPI_COMM_WORLD);
+  MPI_Wait(&pending, MPI_STATUS_IGNORE);
+}
+
+static void Trace(long steps, const double *mine) {
+  const uint64_t checksum = Checksum(mine);
+  if (rank == 0) printf("sum %ld 0x%016" PRIx64 "\n", steps, checksum);
+}
+
 int main(int argc, char **argv) {
   double mine[kCount];
   long step = 0, moves = 0, lines_read = 0;
@@ -162,7 +187,8 @@ int main(int argc, char **argv) {
     if (rank == size - 1) usleep((useconds_t)options.slow_ms * 1000);
     usleep((useconds_t)options.pause_us);
     over = Over(step);
-    XMPI_Quiesce(&rebuilt);
+    if (options.trace > 0 && (step + 1) % options.trace == 0) Trace(step + 1, mine);
+    StopHere(step, &rebuilt);
     moves += rebuilt;
   }
   const uint64_t checksum = Checksum(mine);

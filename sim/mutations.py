@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Does the simulator notice? Takes one safeguard after the other out of the core, in a copy of the
+tree, and runs seeds until an invariant is broken. Says the first seed and the sentence of each, and
+fails if a safeguard is not missed. Run it where the project can be compiled:
+
+    sim/mutations.py [--seeds N] [--only WORD] [--work FOLDER]
+"""
+
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+
+# name: (file, what the code says, what it says without the safeguard)
+MUTATIONS = {
+    "max + 1 in stop_call": (
+        "src/core/quiesce.cc",
+        "migration_->stop_call = highest + 1;",
+        "migration_->stop_call = highest;"),
+    "migration id in the notice": (
+        "src/core/agent_quiesce.cc",
+        "if (fields.migration != migration_) {",
+        "if (fields.migration == 0) {"),
+    "wait for all parked": (
+        "src/core/step.cc",
+        "case Step::kPark: return EveryRank(&RankProgress::parked);",
+        "case Step::kPark: return migration_->ranks.front().parked;"),
+    "originals kept until the fence opens": (
+        "src/core/handover.cc",
+        "      source->second.role = ProxyRole::kFormer;\n",
+        "      { source->second.role = ProxyRole::kFormer; wire::Envelope release;\n"
+        "        release.mutable_release(); SendFormer(move.source, release); }\n"),
+    "epoch check": (
+        "src/core/coordinator.cc",
+        "if (envelope.header().epoch() != slots_[slot].epoch)",
+        "if (envelope.header().epoch() > slots_[slot].epoch)"),
+    "attempt check": (
+        "src/core/coordinator.cc",
+        "if (!move || envelope.source_ready().candidate_attempt() != move->candidate.attempt)",
+        "if (!move)"),
+    "attempt check of a dump": (
+        "src/core/coordinator.cc",
+        "if (!move || envelope.dumped().candidate_attempt() != move->candidate.attempt)",
+        "if (!move)"),
+    "puts of a lost copy dropped": (
+        "src/core/handover.cc",
+        "const Result<> dropped = hub_.DropSlot(move.slot, generation_ + 1);",
+        "const Result<> dropped;"),
+    "slot given back before the fence": (
+        "src/core/failure.cc",
+        "return revocable ? MoveOf(slot) : nullptr;",
+        "return revocable ? nullptr : nullptr;"),
+    "ranks that live on in held images": (
+        "src/core/failure.cc",
+        "return parked && move.dump_ordered && proxies_.contains(move.candidate);",
+        "return parked && false;"),
+}
+
+
+def run(command, **kwargs):
+    return subprocess.run(command, capture_output=True, text=True, **kwargs)
+
+
+def build(work):
+    built = run(["nice", "ninja", "-C", work / "build", "-j2", "xmpi-sim"])
+    if built.returncode != 0:
+        sys.exit(built.stdout[-4000:] + built.stderr)
+
+
+def first_failure(work, seeds):
+    step = 500
+    for first in range(1, seeds + 1, step):
+        last = min(first + step - 1, seeds)
+        result = run([work / "build/bin/xmpi-sim", "--seeds", f"{first}..{last}", "--no-shrink"])
+        found = re.search(r"^seed (\d+): (.*)", result.stdout + result.stderr, re.MULTILINE)
+        if found:
+            return int(found[1]), found[2]
+        if result.returncode != 0:
+            sys.exit(f"xmpi-sim failed without a seed:\n{result.stdout[-2000:]}{result.stderr}")
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=5000)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/xmpi-mutations"))
+    options = parser.parse_args()
+    tree = options.work / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(CHECKOUT, tree, ignore=shutil.ignore_patterns(".git", "build", "result*"))
+    configured = run(["cmake", "-S", tree, "-B", options.work / "build", "-G", "Ninja"])
+    if configured.returncode != 0:
+        sys.exit(configured.stderr)
+    survivors = []
+    for name, (path, original, mutated) in MUTATIONS.items():
+        if options.only not in name:
+            continue
+        source = tree / path
+        text = source.read_text()
+        if text.count(original) != 1:
+            sys.exit(f"{path} does not have the code of '{name}' once; bring MUTATIONS up to date")
+        source.write_text(text.replace(original, mutated))
+        build(options.work)
+        found = first_failure(options.work, options.seeds)
+        source.write_text(text)
+        if found:
+            print(f"| {name} | {found[0]} | {found[1].split(':')[0]} |", flush=True)
+        else:
+            print(f"| {name} | none of {options.seeds} | |", flush=True)
+            survivors.append(name)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

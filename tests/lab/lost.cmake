@@ -1,0 +1,5 @@
+# Tests of jobs in which something fails while they move: no rank is lost, or the job says so.
+foreach(test lost_images lost_places)
+  xmpi_lab_test(${test} ${test}.sh)
+endforeach()
+xmpi_lab_test(lost_faults lost_faults.sh TIMEOUT 1800)
