@@ -42,7 +42,8 @@ std::string WhyStaleOfGiver(const core::Coordinator& coordinator,
                                                   : envelope.source_ready().candidate_attempt();
   const bool current = std::ranges::any_of(
       coordinator.migration()->moves, [&](const core::Move& move) {
-        return move.slot == message.from.slot && !move.left && move.candidate.attempt == attempt;
+        const bool goes = !move.left || move.rescued;
+        return move.slot == message.from.slot && goes && move.candidate.attempt == attempt;
       });
   return current ? "" : "of another attempt";
 }
@@ -223,8 +224,15 @@ bool Invariants::Exists(RankId rank, const ProxyId* without) const {
     const core::ProxyRole role = world_.launcher().coordinator().proxies().at(id).role;
     const bool waits = role == core::ProxyRole::kCandidate || role == core::ProxyRole::kGiver;
     if (proxy->holds_images() && !proxy->leaving() && waits) return true;
-    const auto found = proxy->ranks().find(rank);
-    return found != proxy->ranks().end() && found->second->alive();
+    return proxy->ranks().contains(rank) && IsWhole(*proxy);
+  });
+}
+
+// A slot goes on as a whole: half of its originals and the other half of its copies are no slot.
+bool Invariants::IsWhole(const Proxy& proxy) const {
+  const auto& ranks = world_.launcher().coordinator().ranks();
+  return std::ranges::all_of(proxy.ranks(), [&](const auto& each) {
+    return each.second->alive() || ranks[each.first].exited;
   });
 }
 

@@ -31,8 +31,8 @@ MUTATIONS = {
         "case Step::kPark: return migration_->ranks.front().parked;"),
     "originals kept until the fence opens": (
         "src/core/handover.cc",
-        "      source->second.role = ProxyRole::kFormer;\n",
-        "      { source->second.role = ProxyRole::kFormer; wire::Envelope release;\n"
+        "    source->second.role = ProxyRole::kFormer;\n",
+        "    { source->second.role = ProxyRole::kFormer; wire::Envelope release;\n"
         "        release.mutable_release(); SendFormer(move.source, release); }\n"),
     "epoch check": (
         "src/core/coordinator.cc",
@@ -52,12 +52,12 @@ MUTATIONS = {
         "const Result<> dropped;"),
     "slot given back before the fence": (
         "src/core/failure.cc",
-        "return revocable ? MoveOf(slot) : nullptr;",
-        "return revocable ? nullptr : nullptr;"),
+        "Move* move = revocable ? MoveOf(slot) : nullptr;",
+        "Move* move = revocable ? nullptr : nullptr;"),
     "ranks that live on in held images": (
         "src/core/failure.cc",
-        "return parked && move.dump_ordered && proxies_.contains(move.candidate);",
-        "return parked && false;"),
+        "if (step < Step::kReplace || migration_->fence_opened) return false;",
+        "if (step < Step::kReplace || migration_) return false;"),
 }
 
 
@@ -86,14 +86,15 @@ def first_failure(work, seeds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=5000)
+    parser.add_argument("--seeds", type=int, default=20_000)
     parser.add_argument("--only", default="")
     parser.add_argument("--work", type=pathlib.Path, default=pathlib.Path("/tmp/xmpi-mutations"))
     options = parser.parse_args()
     tree = options.work / "tree"
     shutil.rmtree(tree, ignore_errors=True)
     shutil.copytree(CHECKOUT, tree, ignore=shutil.ignore_patterns(".git", "build", "result*"))
-    configured = run(["cmake", "-S", tree, "-B", options.work / "build", "-G", "Ninja"])
+    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    configured = run(["cmake", "-S", tree, "-B", options.work / "build", "-G", "Ninja", *launcher])
     if configured.returncode != 0:
         sys.exit(configured.stderr)
     survivors = []

@@ -75,13 +75,18 @@ class World {
   }
 
  private:
-  // proxy 0.1.1 ranks=0-1
+  // proxy 0.1.1 ranks=0-1 [device=eth0]
   std::string Proxy(const Command& command) {
     const auto numbers = ParseNumbers(command.Word(1), '.');
     id_ = {numbers.at(0), numbers.at(1), numbers.at(2)};
     ranks_ = ParseRange(command.Value("ranks", "0"));
     epoch_ = id_.migration == 0 ? 1 : 0;
-    agent_ = std::make_unique<Agent>(id_, "here", std::vector<wire::EnvironmentVariable>{});
+    std::vector<wire::EnvironmentVariable> environment;
+    if (command.values.contains("device")) {
+      environment.emplace_back().set_name("DEVICE");
+      environment.back().set_value(command.Value("device"));
+    }
+    agent_ = std::make_unique<Agent>(id_, "here", environment);
     return "";
   }
 
@@ -174,7 +179,22 @@ class World {
         image.set_signal(12);
       }
     }
-    if (body == "continue") said.envelope.mutable_continue_ranks()->set_process_mapping("(vector,(0,2,2))");
+    if (body == "continue") {
+      wire::Continue& message = *said.envelope.mutable_continue_ranks();
+      message.set_process_mapping("(vector,(0,2,2))");
+      if (command.values.contains("level")) {
+        wire::EnvironmentVariable& variable = *message.add_environment();
+        variable.set_name("LEVEL");
+        variable.set_value(command.Value("level"));
+      }
+    }
+    if (body == "name_reply") {
+      wire::NameReply& reply = *said.envelope.mutable_name_reply();
+      reply.set_request(Number(command.Word(2)));
+      reply.set_ok(command.values.contains("port"));
+      reply.set_port(command.Value("port"));
+    }
+    if (body == "running") said.envelope.mutable_running();
     if (body == "discard") said.envelope.mutable_discard();
     if (body == "release") said.envelope.mutable_release();
     if (body == "terminate") said.envelope.mutable_terminate()->set_reason("the end");

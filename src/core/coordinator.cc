@@ -56,7 +56,8 @@ void Coordinator::OnEvent(const ProxyMessage& message) {
       return Stale(message, "its attempt is over");
     case ProxyRole::kGiver:
       for (Move& move : migration_->moves) {
-        if (move.giver == message.from) return OnGiverMessage(move, message);
+        const bool needed = !move.left || move.rescued;
+        if (move.giver == message.from && needed) return OnGiverMessage(move, message);
       }
       return Stale(message, "its images are not needed");
   }

@@ -271,6 +271,8 @@ class World {
       envelope.mutable_header()->set_migration(ParseNumbers(command.Value("migration"), ',')[0]);
     if (command.values.contains("epoch"))
       envelope.mutable_header()->set_epoch(ParseNumbers(command.Value("epoch"), ',')[0]);
+    if (command.values.contains("attempt"))
+      envelope.mutable_header()->set_attempt(ParseNumbers(command.Value("attempt"), ',')[0]);
     if (body == "proxy_hello") {
       envelope.mutable_proxy_hello()->set_hostname("host");
     } else if (body == "launched") {
@@ -290,6 +292,18 @@ class World {
     } else if (body == "rank_aborted") {
       envelope.mutable_rank_aborted()->set_rank(rank);
       envelope.mutable_rank_aborted()->set_code(std::stoi(command.Value("code", "1")));
+    } else if (body == "publish" || body == "lookup" || body == "unpublish") {
+      wire::NameRequest& request = *envelope.mutable_name_request();
+      request.set_rank(rank);
+      request.set_operation(body == "publish"  ? wire::NameRequest::PUBLISH
+                            : body == "lookup" ? wire::NameRequest::LOOKUP
+                                               : wire::NameRequest::UNPUBLISH);
+      request.set_name(command.Value("name"));
+      request.set_port(command.Value("port"));
+    } else if (body == "problem") {
+      envelope.mutable_problem()->set_text(command.Value("text"));
+    } else if (body == "resumed") {
+      envelope.mutable_resumed()->set_rank(rank);
     } else if (body == "leaving") {
       envelope.mutable_leaving();
     } else if (body == "target_ready") {
