@@ -45,7 +45,6 @@ core::JobPlan World::MakePlan(const Scenario& scenario) {
     plan.spares.push_back(std::format("spare{}", spare));
   plan.universe_size = static_cast<int>(rank);
   plan.process_mapping = std::format("(vector,(0,{},{}))", scenario.slots, scenario.ranks_per_slot);
-  plan.quiesce_signal = 12;
   plan.timeouts = {.start = seconds(40), .prepare = seconds(16), .quiesce = seconds(24),
                    .check = seconds(18), .park = seconds(18), .dump = seconds(16),
                    .transfer = seconds(16), .restore = seconds(16), .reconnect = seconds(20),

@@ -44,7 +44,10 @@ void Coordinator::OnEvent(const ProxyMessage& message) {
   }
   if (message.envelope.body_case() == wire::Envelope::kProxyHello)
     return OnHello(message.from, message.envelope.proxy_hello());
-  switch (found->second.role) {
+  const ProxyRole role = found->second.role;
+  const bool of_a_migration = role == ProxyRole::kCandidate || role == ProxyRole::kGiver;
+  if (of_a_migration && !migration_) return Stale(message, "its migration is over");
+  switch (role) {
     case ProxyRole::kFormer:
       return OnFormerMessage(message);
     case ProxyRole::kSeat:

@@ -55,7 +55,7 @@ void Coordinator::OnHello(const ProxyId& from, const wire::ProxyHello& hello) {
     *envelope.mutable_launch() = LaunchOf(from.slot);
     return Send(from.slot, std::move(envelope));
   }
-  if (proxy.role != ProxyRole::kCandidate) return;
+  if (proxy.role != ProxyRole::kCandidate || !migration_) return;
   for (const Move& move : migration_->moves) {
     if (move.candidate == from) PrepareTargetOf(move);
   }
@@ -149,7 +149,9 @@ void Coordinator::OnRankAborted(const wire::RankAborted& aborted) {
     return GiveBack(*move, std::format("the copy of rank {} called MPI_Abort", aborted.rank()));
   Log("rank.abort", {{"rank", static_cast<std::int64_t>(aborted.rank())},
                      {"code", static_cast<std::int64_t>(aborted.code())}});
-  BeginEnd(aborted.code() & 0xff, std::format("{} called MPI_Abort with code {}{}{}",
+  // What a shell can see of the code; an abort is never a success.
+  const int code = aborted.code() & 0xff;
+  BeginEnd(code == 0 && aborted.code() != 0 ? 1 : code, std::format("{} called MPI_Abort with code {}{}{}",
                                               PlaceOfRank(aborted.rank()), aborted.code(),
                                               aborted.message().empty() ? "" : ": ",
                                               aborted.message()));

@@ -2,6 +2,7 @@
 // "The seven phases"; paper 4.3 steps 3 to 9, with an agreed stop_call in place of each rank's own test).
 #include <algorithm>
 #include <format>
+#include <limits>
 
 #include "core/coordinator.h"
 
@@ -15,11 +16,17 @@ void Coordinator::EnterNotice() {
 
 void Coordinator::OnNoticed(SlotId slot, const wire::Noticed& noticed) {
   const auto& specs = plan_.slots[slot].ranks;
+  const bool plausible = noticed.passed_size() == static_cast<int>(specs.size()) &&
+                         std::ranges::all_of(noticed.passed(), [](std::uint64_t passed) {
+                           return passed < std::numeric_limits<std::uint64_t>::max();
+                         });
+  if (!plausible)
+    return FailMigration(std::format("{} answered the notice with {} counts, not {}", Place(slot),
+                                     noticed.passed_size(), specs.size()));
   for (std::size_t i = 0; i < specs.size(); ++i) {
     RankProgress& rank = migration_->ranks[specs[i].rank()];
     rank.noticed = true;
-    rank.passed =
-        static_cast<int>(i) < noticed.passed_size() ? noticed.passed(static_cast<int>(i)) : 0;
+    rank.passed = noticed.passed(static_cast<int>(i));
   }
   if (migration_->step != Step::kNotice || !EveryRank(&RankProgress::noticed)) return;
   AgreeOnStopCall();
