@@ -111,7 +111,8 @@ int Launcher::Run() {
   StartJobTimeout();
   Feed(core::StartJob{});
   loop_.run();
-  return exit_code_.value_or(1);
+  const int code = exit_code_.value_or(1);
+  return code == 0 && output_lost_ ? 1 : code;
 }
 
 nlohmann::ordered_json Launcher::Status() const {
@@ -267,7 +268,11 @@ void Launcher::OnSignal(int signal) {
 void Launcher::OnBrokenOutput(int error) {
   // As SIGPIPE ends a program whose reader has gone: without a word.
   if (error == EPIPE) return Feed(core::EndOrder{128 + SIGPIPE, ""});
-  Feed(core::EndOrder{1, std::format("standard output cannot be written: {}", strerror(error))});
+  const std::string why = std::format("standard output cannot be written: {}", strerror(error));
+  if (coordinator_.stage() < core::JobStage::kEnding) return Feed(core::EndOrder{1, why});
+  // The ranks are through, but what they said is lost.
+  output_lost_ = true;
+  Say(why);
 }
 
 void Launcher::StartJobTimeout() {
