@@ -11,6 +11,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "launcher/plan.h"
 #include "launcher/status.h"
 
 namespace xmpi::launcher {
@@ -53,6 +54,7 @@ Result<> Launcher::Open() {
                    });
   XMPI_ASSIGN_OR_RETURN(os::Secret secret, os::Secret::Random());
   XMPI_ASSIGN_OR_RETURN(const os::PortRange ports, os::ParsePortRange(options_.port_range));
+  const std::string shortage = PortShortage(coordinator_.plan(), ports);
   XMPI_ASSIGN_OR_RETURN(
       links_,
       os::LinkServer::Listen(
@@ -97,6 +99,7 @@ Result<> Launcher::Open() {
   } else {
     Say(log.error().message + "; the job runs without a log");
   }
+  if (!shortage.empty()) Say(shortage);
   return {};
 }
 
