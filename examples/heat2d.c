@@ -45,7 +45,7 @@ static int NumberOf(const char *option, const char *text, int least) {
   char *end = NULL;
   const long number = text == NULL ? 0 : strtol(text, &end, 10);
   if (text == NULL || end == text || *end != '\0' || number < least || number > 1 << 20)
-    Stop("a number is missing or out of range after ", option);
+    Stop("a number up to 1048576 must follow ", option);
   return (int)number;
 }
 

@@ -55,6 +55,8 @@ wait_for_progress() {
 }
 
 mkdir -p "$RESULTS"
+exec {LOCK}<"$RESULTS"
+flock -n "$LOCK" || die "another demo of this checkout is under way"
 rm -f "$RESULTS"/{plain,moved}* "$RESULTS/evacuate.json"
 trap 'lab down >/dev/null' EXIT
 lab up -n 4

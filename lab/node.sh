@@ -139,7 +139,7 @@ node_exec() {
     --mount --uts --ipc --net --pid --cgroup --time -- \
     /usr/bin/env -i HOME=/root USER=root SHELL=/bin/bash "${environment[@]}" \
     /usr/bin/setpriv --pdeathsig TERM \
-    /bin/bash -c "${reopen:+exec$reopen; }"'cd "$0" 2>/dev/null || cd /root; exec "$@"' "$PWD" "$@"
+    /bin/bash -c "${reopen:+exec$reopen; }"'cd "$0" 2>/dev/null || cd /root; exec -- "$@"' "$PWD" "$@"
 }
 
 # node_ssh NODE [CMD...]: as over the wire, from the switch.

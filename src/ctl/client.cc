@@ -87,7 +87,9 @@ Result<Json> Ask(const std::string& job, const wire::CtlRequest& request, const 
     if (!answer.is_object()) return Fail(ErrorCode::kProtocol, "the launcher's answer is no JSON");
     if (answer.contains("result")) return answer["result"];
     if (answer.contains("error"))
-      return Fail(std::format("job {}: {}", job, answer["error"].dump()));
+      return Fail(std::format("job {}: {}", job,
+                              answer["error"].is_string() ? answer["error"].get<std::string>()
+                                                          : answer["error"].dump()));
     if (answer.contains("event")) on_event(answer["event"]);
   }
 }

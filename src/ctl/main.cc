@@ -30,9 +30,16 @@ struct Words {
   std::string to;
 };
 
+// What cannot be written shows in the exit code, at the end: a reader that leaves early must not
+// end what the command is waiting for.
+bool lost_output = false;
+
 void Print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if ((!written || std::fflush(stdout) != 0) && !lost_output) {
+    lost_output = true;
+    std::fprintf(stderr, "xmpictl: %s\n", ErrnoError("standard output").message.c_str());
+  }
 }
 void PrintJson(const Json& json) {
   Print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -51,16 +58,21 @@ Result<Json> Status(const std::string& job) {
 Result<int> List(const Words& words) {
   XMPI_ASSIGN_OR_RETURN(const std::vector<std::string> jobs, os::ControlJobs());
   std::vector<Json> statuses;
+  bool all = true;
   for (const std::string& job : jobs) {
-    // One that has just ended is no error.
-    if (auto status = Status(job)) statuses.push_back(std::move(*status));
+    if (auto status = Status(job)) {
+      statuses.push_back(std::move(*status));
+    } else if (status.error().code != ErrorCode::kUnreachable) {  // that has just ended
+      std::fprintf(stderr, "xmpictl: %s\n", status.error().message.c_str());
+      all = false;
+    }
   }
   if (words.json) {
     PrintJson(statuses);
   } else {
-    Print(ShowList(statuses));
+    Print(statuses.empty() && !all ? "" : ShowList(statuses));
   }
-  return 0;
+  return all ? 0 : 1;
 }
 
 Result<int> ShowJob(const Words& words) {
@@ -154,9 +166,24 @@ Result<int> Cancel(const Words& words) {
 }
 
 int Finish(const Result<int>& outcome) {
-  if (outcome) return *outcome;
+  if (outcome) return *outcome == 0 && lost_output ? 1 : *outcome;
   std::fprintf(stderr, "xmpictl: %s\n", outcome.error().message.c_str());
   return outcome.error().code == ErrorCode::kUsage ? kUsageExitCode : 1;
+}
+
+// One line, like every error of ours. CLI11 misses a command before it says which word is none.
+int Misused(const CLI::App& app, const CLI::ParseError& error, const std::string& first_word) {
+  std::string text = error.what();
+  const auto named = app.get_subcommands(
+      [&](const CLI::App* command) { return command->get_name() == first_word; });
+  if (named.empty() && !first_word.empty() && first_word[0] != '-')
+    text = std::format("there is no command '{}'", first_word);
+  std::fprintf(stderr, "xmpictl: %s; xmpictl help shows what there is\n", text.c_str());
+  return kUsageExitCode;
+}
+
+std::string NotEmpty(const std::string& node) {
+  return node.empty() ? "the name of a node is empty" : "";
 }
 
 int Main(int argc, char** argv) {
@@ -179,17 +206,24 @@ int Main(int argc, char** argv) {
                    "the node, or the job and any number of nodes that it leaves together")
       ->option_text("NODE | JOB NODE...")
       ->required()
-      ->expected(1, kMostNodes + 1);
-  evacuate->add_option("--to", words.to, "the target node (default: the job's next spare)");
+      ->expected(1, kMostNodes + 1)
+      ->check(NotEmpty);
+  evacuate->add_option("--to", words.to, "the target node (default: the job's next spare)")
+      ->check(NotEmpty);
   CLI::App* cancel = add("cancel", "call off the migration that is going on");
   cancel->add_option("JOB", words.job, "the job; may be left out when there is just one");
   CLI::App* help = app.add_subcommand("help", "show this");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsageExitCode;
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return Misused(app, error, argc > 1 ? argv[1] : "");
   }
-  if (help->parsed()) return Print(app.help()), 0;
+  if (help->parsed()) {
+    app.clear();  // else it is the help of `help`
+    Print(app.help());
+    return Finish(0);
+  }
   if (list->parsed()) return Finish(List(words));
   if (status->parsed()) return Finish(ShowJob(words));
   if (evacuate->parsed()) return Finish(Evacuate(words));

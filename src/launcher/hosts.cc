@@ -54,6 +54,8 @@ Result<Host> ParseHost(std::string_view text) {
   } else {
     host.name = text;
   }
+  if (text.find_first_of(" \t") != std::string_view::npos)
+    return Fail(ErrorCode::kUsage, std::format("'{}' is not of the form HOST or HOST:COUNT", text));
   if (!IsHostName(host.name))
     return Fail(ErrorCode::kUsage, std::format("'{}' is not a host name", host.name));
   if (count.empty()) return host;

@@ -44,6 +44,9 @@ TEST(Hosts, AHostfilesErrorNamesTheLine) {
   ASSERT_FALSE(bad);
   EXPECT_NE(bad.error().message.find("line 3"), std::string::npos) << bad.error().message;
   EXPECT_EQ(bad.error().code, ErrorCode::kUsage);
+  const auto other = ParseHostfile("a slots=4\n");
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().message, "line 1: 'a slots=4' is not of the form HOST or HOST:COUNT");
   EXPECT_FALSE(ParseHostfile("# nothing\n"));
   const auto missing = ReadHostfile("/nowhere/hosts");
   ASSERT_FALSE(missing);

@@ -14,6 +14,7 @@
 #include "base/fault_points.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "launcher/plan.h"
 #include "launcher/status.h"
 
 namespace xmpi::launcher {
@@ -73,6 +74,7 @@ Result<> Launcher::Open() {
                    });
   XMPI_ASSIGN_OR_RETURN(os::Secret secret, os::Secret::Random());
   XMPI_ASSIGN_OR_RETURN(const os::PortRange ports, os::ParsePortRange(options_.port_range));
+  const std::string shortage = PortShortage(coordinator_.plan(), ports);
   XMPI_ASSIGN_OR_RETURN(
       links_,
       os::LinkServer::Listen(
@@ -117,6 +119,7 @@ Result<> Launcher::Open() {
   } else {
     Say(log.error().message + "; the job runs without a log");
   }
+  if (!shortage.empty()) Say(shortage);
   return {};
 }
 
@@ -131,7 +134,8 @@ int Launcher::Run() {
   StartJobTimeout();
   Feed(core::StartJob{});
   loop_.run();
-  return exit_code_.value_or(1);
+  const int code = exit_code_.value_or(1);
+  return code == 0 && output_lost_ ? 1 : code;
 }
 
 nlohmann::ordered_json Launcher::Status() const {
@@ -293,7 +297,11 @@ void Launcher::OnSignal(int signal) {
 void Launcher::OnBrokenOutput(int error) {
   // As SIGPIPE ends a program whose reader has gone: without a word.
   if (error == EPIPE) return Feed(core::EndOrder{128 + SIGPIPE, ""});
-  Feed(core::EndOrder{1, std::format("standard output cannot be written: {}", strerror(error))});
+  const std::string why = std::format("standard output cannot be written: {}", strerror(error));
+  if (coordinator_.stage() < core::JobStage::kEnding) return Feed(core::EndOrder{1, why});
+  // The ranks are through, but what they said is lost.
+  output_lost_ = true;
+  Say(why);
 }
 
 void Launcher::StartJobTimeout() {

@@ -93,6 +93,7 @@ class Launcher {
   bool impatient_ = false;  // at the end unread output is not waited for
   std::chrono::steady_clock::time_point last_signal_{};
   std::optional<int> exit_code_;
+  bool output_lost_ = false;  // after the ranks had ended
   std::optional<std::chrono::steady_clock::time_point> running_, ending_;
 };
 

@@ -61,14 +61,16 @@ int Complain(const Error& error) {
   return error.code == ErrorCode::kUsage ? kUsageExitCode : 1;
 }
 
-void PrintVersion() {
-  std::printf(
-      "xmpiexec %s\n"
-      "Runs programs of MPICH 4.2 or later (PMI-1). Ranks can move when the program is linked "
-      "with\n"
-      "libxmpi (MPI Sessions) and the hosts have CRIU 4.0 or later.\n",
-      XMPI_VERSION);
+int Show(const std::string& text) {
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  return Complain(ErrnoError("standard output"));
 }
+
+constexpr char kVersionText[] =
+    "xmpiexec " XMPI_VERSION
+    "\n"
+    "Runs programs of MPICH 4.2 or later (PMI-1). Ranks can move when the program is linked with\n"
+    "libxmpi (MPI Sessions) and the hosts have CRIU 4.0 or later.\n";
 
 int Main(std::span<char*> words, std::chrono::steady_clock::time_point began) {
   FillStandardStreams();
@@ -78,8 +80,8 @@ int Main(std::span<char*> words, std::chrono::steady_clock::time_point began) {
   const std::vector<std::string> arguments(words.begin() + 1, words.end());
   const auto options = ParseOptions(arguments);
   if (!options) return Complain(options.error());
-  if (options->mode == Options::Mode::kHelp) return std::fputs(HelpText().c_str(), stdout) < 0;
-  if (options->mode == Options::Mode::kVersion) return PrintVersion(), 0;
+  if (options->mode == Options::Mode::kHelp) return Show(HelpText());
+  if (options->mode == Options::Mode::kVersion) return Show(kVersionText);
   auto plan = Plan(*options);
   if (!plan) return Complain(plan.error());
   Launcher launcher(*options, std::move(*plan), began);

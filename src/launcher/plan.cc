@@ -5,6 +5,7 @@
 #include <deque>
 #include <filesystem>
 #include <format>
+#include <map>
 #include <numeric>
 
 #include "launcher/environment.h"
@@ -163,6 +164,21 @@ class Planner {
 Result<core::JobPlan> MakePlan(const Options& options, const std::vector<Host>& hosts,
                                const Surroundings& around) {
   return Planner(options, hosts, around).Make();
+}
+
+std::string PortShortage(const core::JobPlan& plan, os::PortRange range) {
+  if (range.low == 0) return "";
+  const std::size_t ports = range.high - range.low + 1u;
+  std::map<std::string, std::size_t> ranks_on;
+  for (const core::SlotPlan& slot : plan.slots) ranks_on[slot.node] += slot.ranks.size();
+  for (const auto& [node, ranks] : ranks_on) {
+    if (ranks > ports)
+      return std::format(
+          "-port-range {}:{} has {} ports for {} ranks on {}: MPI over TCP waits for ever for a "
+          "port for each; give a wider one",
+          range.low, range.high, ports, ranks, node);
+  }
+  return "";
 }
 
 }  // namespace xmpi::launcher

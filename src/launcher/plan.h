@@ -9,6 +9,7 @@
 #include "core/job_plan.h"
 #include "launcher/hosts.h"
 #include "launcher/options.h"
+#include "os/net.h"
 
 namespace xmpi::launcher {
 
@@ -24,5 +25,9 @@ struct Surroundings {
 // else one), as mpiexec does. A segment with -host uses the slots of those hosts.
 Result<core::JobPlan> MakePlan(const Options& options, const std::vector<Host>& hosts,
                                const Surroundings& around);
+
+// What to tell the user when a host has more ranks than -port-range has ports: MPI would wait for
+// one without a word. Empty: there are enough.
+std::string PortShortage(const core::JobPlan& plan, os::PortRange range);
 
 }  // namespace xmpi::launcher

@@ -66,6 +66,14 @@ TEST(Plan, AHostThatIsNamedTwiceHasTwoSlots) {
   EXPECT_EQ(Places(Plan({"-n", "4", "-ppn", "2", "-hosts", "h1,h1", "a"})), "h1: 0 1; h1: 2 3");
 }
 
+TEST(Plan, AHostWithMoreRanksThanPortsIsNamed) {
+  const auto plan = Plan({"-ppn", "2", "-hosts", "h1,h2,h1", "a"});
+  EXPECT_EQ(PortShortage(plan, {}), "");
+  EXPECT_EQ(PortShortage(plan, {.low = 5000, .high = 5003}), "");
+  EXPECT_THAT(PortShortage(plan, {.low = 5000, .high = 5002}),
+              HasSubstr("5000:5002 has 3 ports for 4 ranks on h1"));
+}
+
 TEST(Plan, SegmentsGoOnWhereTheLastOneEnded) {
   const auto plan = Plan({"-ppn", "2", "-hosts", "h1,h2", "-n", "1", "a", ":", "-n", "3", "b"});
   EXPECT_EQ(Places(plan), "h1: 0 1; h2: 2 3");

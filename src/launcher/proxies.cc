@@ -68,7 +68,6 @@ void Proxies::Start(ProxyId id, const std::string& node) {
     return;
   }
   // Told from the loop, like any other failure.
-  shell.error().message += "; is XMPI installed there? -proxy-path says where";
   asio::post(loop_, [this, id, error = std::move(shell.error())] {
     OnShellEnded(id, std::unexpected(error));
   });
@@ -83,7 +82,7 @@ std::string Proxies::BootstrapLine(ProxyId id, const std::string& node) const {
                             .port = links_.port(),
                             .secret_hex = secret_.ToHex(),
                             .timeouts = options_.link_timeouts,
-                            .interface = options_.interface,
+                            .interface = os::InterfaceName(options_.interface),
                             .port_range = options_.port_range,
                             .log_level = EnvironmentOr("XMPI_LOG", ""),
                             .fault = EnvironmentOr("XMPI_FAULT", "")};

@@ -27,8 +27,8 @@ Result<sockaddr_un> AddressOf(const std::string& path) {
   return address;
 }
 
-std::string PathOf(std::string_view job) {
-  return std::format("{}/{}{}", ControlFolder(), job, kSuffix);
+std::string PathIn(const std::string& folder, std::string_view job) {
+  return std::format("{}/{}{}", folder, job, kSuffix);
 }
 
 // In /tmp anybody could have made the folder first, and would see and answer our operator.
@@ -44,9 +44,28 @@ Result<> CheckFolder(const std::string& folder) {
 }
 
 Result<> MakeFolder(const std::string& folder) {
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return std::unexpected(ErrnoError(folder));
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    Error error = ErrnoError(folder);
+    error.message += "; set XDG_RUNTIME_DIR to a folder of your own, or unset it for /tmp";
+    return std::unexpected(std::move(error));
+  }
   return CheckFolder(folder);
+}
+
+std::string FolderIn(std::string_view parent) {
+  return std::format("{}/xmpi-{}", parent, geteuid());
+}
+
+// Where a job may be found. Who asks may have another environment than who started it: a login has
+// XDG_RUNTIME_DIR, a service that hears of a node's end has not.
+std::vector<std::string> FoldersToSearch() {
+  std::vector<std::string> folders{ControlFolder()};
+  for (const std::string& parent : {std::format("/run/user/{}", geteuid()), std::string("/tmp")}) {
+    const std::string folder = FolderIn(parent);
+    if (std::ranges::find(folders, folder) == folders.end() && CheckFolder(folder))
+      folders.push_back(folder);
+  }
+  return folders;
 }
 
 Result<Fd> Connect(const std::string& path) {
@@ -61,6 +80,15 @@ Result<Fd> Connect(const std::string& path) {
     return std::unexpected(std::move(error));
   }
   return socket;
+}
+
+void AddJobsIn(const std::string& folder, std::vector<std::string>* jobs) {
+  std::error_code ignored;  // the folder goes with the last job
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != kSuffix) continue;
+    if (Connect(entry.path().string())) jobs->push_back(entry.path().stem().string());
+  }
+  rmdir(folder.c_str());  // when only dead launchers had left something in it
 }
 
 // The folder may go between making it and using it: another job has just ended.
@@ -95,8 +123,7 @@ Result<Fd> ListenAs(const std::string& path) {
 
 std::string ControlFolder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string parent = runtime != nullptr && *runtime != '\0' ? runtime : "/tmp";
-  return std::format("{}/xmpi-{}", parent, geteuid());
+  return FolderIn(runtime != nullptr && *runtime != '\0' ? runtime : "/tmp");
 }
 
 ControlListener::ControlListener(Fd socket, std::string path)
@@ -105,12 +132,12 @@ ControlListener::ControlListener(Fd socket, std::string path)
 ControlListener::~ControlListener() {
   if (!socket_) return;
   unlink(path_.c_str());
-  rmdir(ControlFolder().c_str());  // when this was the last job
+  rmdir(fs::path(path_).parent_path().c_str());  // when this was the last job
 }
 
 Result<ControlListener> ControlListener::Listen(std::string_view job) {
   XMPI_RETURN_IF_ERROR(MakeFolder(ControlFolder()));
-  std::string path = PathOf(job);
+  std::string path = PathIn(ControlFolder(), job);
   if (Connect(path))
     return Fail(
         ErrorCode::kRefused,
@@ -121,31 +148,28 @@ Result<ControlListener> ControlListener::Listen(std::string_view job) {
 
 Result<Fd> ConnectControl(std::string_view job) {
   const bool plain = !job.empty() && !job.contains('/') && job[0] != '.';
-  auto socket = plain && CheckFolder(ControlFolder())
-                    ? Connect(PathOf(job))
-                    : Result<Fd>(Fail(ErrorCode::kUnreachable, "no such job"));
-  if (!socket)
-    return Fail(ErrorCode::kUnreachable,
-                std::format("no job of yours on this host is called {}; `xmpictl list` shows those "
-                            "that run",
-                            job));
-  return socket;
+  if (plain) {
+    for (const std::string& folder : FoldersToSearch()) {
+      if (!CheckFolder(folder)) continue;
+      if (auto socket = Connect(PathIn(folder, job))) return socket;
+    }
+  }
+  return Fail(ErrorCode::kUnreachable,
+              std::format("no job of yours on this host is called {}; `xmpictl list` shows those "
+                          "that run",
+                          job));
 }
 
 Result<std::vector<std::string>> ControlJobs() {
-  const std::string folder = ControlFolder();
   std::vector<std::string> jobs;
-  if (access(folder.c_str(), F_OK) != 0) return jobs;
-  XMPI_RETURN_IF_ERROR(CheckFolder(folder));
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.path().extension() != kSuffix) continue;
-    if (Connect(entry.path().string())) jobs.push_back(entry.path().stem().string());
+  for (const std::string& folder : FoldersToSearch()) {
+    if (access(folder.c_str(), F_OK) != 0) continue;
+    XMPI_RETURN_IF_ERROR(CheckFolder(folder));
+    AddJobsIn(folder, &jobs);
   }
-  if (error && error != std::errc::no_such_file_or_directory)
-    return Fail(std::format("{}: {}", folder, error.message()));
-  rmdir(folder.c_str());  // when only dead launchers had left something in it
   std::ranges::sort(jobs);
+  const auto doubled = std::ranges::unique(jobs);
+  jobs.erase(doubled.begin(), doubled.end());
   return jobs;
 }
 

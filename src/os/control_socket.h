@@ -13,7 +13,8 @@
 
 namespace xmpi::os {
 
-// ${XDG_RUNTIME_DIR:-/tmp}/xmpi-UID
+// ${XDG_RUNTIME_DIR:-/tmp}/xmpi-UID, where a launcher listens. Who looks for jobs looks there, in
+// /run/user/UID and in /tmp.
 std::string ControlFolder();
 
 // A listening socket under the job's name, non-blocking. Removes the file when it dies.

@@ -142,6 +142,14 @@ Result<std::vector<std::string>> ReachableAddresses(std::string_view wanted) {
   return result;
 }
 
+std::string InterfaceName(std::string_view wanted) {
+  const auto all = InterfaceAddresses();
+  if (!all) return std::string(wanted);
+  const auto found =
+      std::ranges::find(*all, wanted, [](const InterfaceAddress& each) { return each.address; });
+  return found == all->end() ? std::string(wanted) : found->interface;
+}
+
 bool IsThisHost(std::string_view host) {
   char name[256] = {};
   ::gethostname(name, sizeof name - 1);

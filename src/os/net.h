@@ -27,6 +27,10 @@ Result<std::vector<InterfaceAddress>> InterfaceAddresses();
 // interface's. An unknown `wanted` is an Error that lists what there is.
 Result<std::vector<std::string>> ReachableAddresses(std::string_view wanted);
 
+// The interface that `wanted`, its name or an address of it, means on this host: only a name means
+// something on other hosts, too. `wanted` itself when there is none.
+std::string InterfaceName(std::string_view wanted);
+
 // True for localhost, this host's name and its own addresses: a slot there needs no remote shell.
 bool IsThisHost(std::string_view host);
 

@@ -23,6 +23,13 @@ TEST(Net, AnInterfaceIsFoundByNameOrAddress) {
   EXPECT_THAT(unknown.error().message, testing::HasSubstr("lo (127.0.0.1)"));
 }
 
+TEST(Net, AnAddressIsTurnedIntoItsInterfaceForOtherHosts) {
+  EXPECT_EQ(InterfaceName("127.0.0.1"), "lo");
+  EXPECT_EQ(InterfaceName("lo"), "lo");
+  EXPECT_EQ(InterfaceName(""), "");
+  EXPECT_EQ(InterfaceName("192.0.2.1"), "192.0.2.1");
+}
+
 TEST(Net, WithoutAWishLoopbackComesOnlyWhenAlone) {
   const auto addresses = ReachableAddresses("").value();
   ASSERT_FALSE(addresses.empty());

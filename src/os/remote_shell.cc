@@ -86,6 +86,19 @@ Result<std::vector<std::string>> RemoteCommandLine(const RemoteShell::Options& o
   return argv;
 }
 
+namespace {
+
+// What to do when not even `program`, the first word of the command line, could be run here.
+std::string_view RemedyFor(std::string_view program, const RemoteShell::Options& options) {
+  if (!options.shell.empty()) return "; it is the command of -launcher exec";
+  if (program == options.command.front())
+    return "; is XMPI installed there? -proxy-path says where";
+  if (program == "ssh") return "; install openssh-client or use -launcher exec CMD";
+  return "; XMPI_SSH names it";
+}
+
+}  // namespace
+
 class RemoteShell::Impl : public std::enable_shared_from_this<RemoteShell::Impl> {
  public:
   Impl(asio::io_context& loop, Options options, Events events)
@@ -144,9 +157,7 @@ Result<> RemoteShell::Impl::Start() {
     asio::co_spawn(loop_, Finish(shared_from_this(), status), asio::detached);
   });
   if (!process) {
-    const char* remedy =
-        argv.front() == "ssh" ? "; install openssh-client or use -launcher exec CMD" : "";
-    process.error().message += remedy;
+    process.error().message += RemedyFor(argv.front(), options_);
     return std::unexpected(process.error());
   }
   process_ = std::move(*process);

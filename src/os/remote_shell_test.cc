@@ -100,7 +100,20 @@ TEST(RemoteShell, ThisHostNeedsNoShell) {
   const auto missing =
       RunShell({.node = "localhost", .command = {"/no/xmpi-proxy"}, .shell = {}, .input = ""});
   EXPECT_EQ(missing.how.error().message,
-            "node localhost: start /no/xmpi-proxy: No such file or directory");
+            "node localhost: start /no/xmpi-proxy: No such file or directory; is XMPI installed "
+            "there? -proxy-path says where");
+}
+
+TEST(RemoteShell, AShellThatIsNotThereIsNamedWithWhatChoseIt) {
+  const auto chosen =
+      RunShell({.node = "node7", .command = {"p"}, .shell = {"/no/such/shell"}, .input = ""});
+  EXPECT_THAT(chosen.how.error().message,
+              HasSubstr("/no/such/shell: No such file or directory; it is the command of "
+                        "-launcher exec"));
+  ::setenv("XMPI_SSH", "/no/such/ssh", 1);
+  const auto replaced = RunShell({.node = "node7", .command = {"p"}, .shell = {}, .input = ""});
+  ::unsetenv("XMPI_SSH");
+  EXPECT_THAT(replaced.how.error().message, HasSubstr("XMPI_SSH names it"));
 }
 
 TEST(RemoteShell, ANodeNameIsNeverAnOption) {
@@ -118,6 +131,9 @@ TEST(RemoteShell, FailuresNameTheNodeAndTheRemedy) {
       "unknown host node7: check its spelling in -hosts or the hostfile; its last words: ssh: "
       "Could not resolve hostname node7: Name or service not known");
   EXPECT_THAT(ssh("Host key verification failed."), HasSubstr("accept it once with `ssh node7`"));
+  EXPECT_THAT(ssh("Host key for node7 has changed and you have requested strict checking.\n"
+                  "Host key verification failed."),
+              HasSubstr("`ssh-keygen -R node7`"));
   EXPECT_THAT(ssh("root@node7: Permission denied (publickey,password)."),
               HasSubstr("`ssh-copy-id node7`"));
   EXPECT_THAT(ssh("ssh: connect to host node7 port 22: Connection refused"),
@@ -133,8 +149,10 @@ TEST(RemoteShell, FailuresNameTheNodeAndTheRemedy) {
   EXPECT_THAT(FailureOf("echo 'sh: 1: /opt/xmpi-proxy: not found' >&2; exit 127"),
               HasSubstr("/opt/xmpi-proxy was not found on node7: install xmpi there"));
   EXPECT_THAT(FailureOf("exit 126"), HasSubstr("cannot be executed"));
-  EXPECT_EQ(FailureOf("exit 3"), "/opt/xmpi-proxy on node7 ended with exit code 3");
-  EXPECT_EQ(FailureOf("kill -9 $$"), "/opt/xmpi-proxy on node7 ended with signal 9 (Killed)");
+  EXPECT_EQ(FailureOf("exit 3"),
+            "/opt/xmpi-proxy on node7, started by /bin/sh, ended with exit code 3");
+  EXPECT_EQ(FailureOf("kill -9 $$"),
+            "/opt/xmpi-proxy on node7, started by /bin/sh, ended with signal 9 (Killed)");
 }
 
 TEST(RemoteShell, OnlyTheLastWordsAreKept) {

@@ -15,13 +15,16 @@ struct Cause {
   std::string_view text;  // {0}: the node
 };
 
+constexpr std::string_view kChangedKey =
+    "the host key of {0} is not the one known from before: if that is right, remove the old one "
+    "with `ssh-keygen -R {0}` and accept the new one with `ssh {0}`";
+
 // In the order of the search: the specific before the general.
 constexpr Cause kSshCauses[] = {
     {"Could not resolve hostname", ErrorCode::kUnreachable,
      "unknown host {0}: check its spelling in -hosts or the hostfile"},
-    {"REMOTE HOST IDENTIFICATION HAS CHANGED", ErrorCode::kRefused,
-     "the host key of {0} is not the one known from before: if that is right, remove the old one "
-     "with `ssh-keygen -R {0}` and accept the new one with `ssh {0}`"},
+    {"REMOTE HOST IDENTIFICATION HAS CHANGED", ErrorCode::kRefused, kChangedKey},
+    {"has changed and you have requested strict checking", ErrorCode::kRefused, kChangedKey},
     {"Host key verification failed", ErrorCode::kRefused,
      "the host key of {0} is not known here: accept it once with `ssh {0}`"},
     {"host key is known", ErrorCode::kRefused,
@@ -74,8 +77,11 @@ Error Diagnose(const RemoteShell::Options& options, int status, std::string_view
                                             "and that it was built for that machine",
                                             program, node)};
   }
+  // Of a user's own command we cannot tell its exit codes from those of what it started.
+  const std::string through =
+      options.shell.empty() ? "" : std::format(", started by {},", options.shell.front());
   return {ErrorCode::kFailed,
-          std::format("{} on {} ended with {}", program, node, DescribeStatus(status))};
+          std::format("{} on {}{} ended with {}", program, node, through, DescribeStatus(status))};
 }
 
 }  // namespace

@@ -23,6 +23,15 @@ expect_eq "$(ctl list --json)" "[]"
 refused 1 "no job of yours" status
 refused 1 "xmpictl list" status nobody
 
+step "words that are wrong"
+ctl help | grep -q evacuate || fail "xmpictl help does not tell the commands: $(ctl help)"
+refused 2 "there is no command 'fly'" fly
+refused 2 "xmpictl help" ''
+refused 2 "NODE" evacuate
+refused 2 "the name of a node is empty" evacuate first node1 --to ''
+expect_status 1 node node5 sh -c 'exec xmpictl list >/dev/full' 2>"$TEST_DIR/err"
+grep -q "No space left" "$TEST_DIR/err" || fail "$(cat "$TEST_DIR/err")"
+
 step "one job"
 start first
 expect_eq "$(ctl list | awk 'NR == 2 {print $1, $2, $3, $5}')" "first running 4 node1,node2"
@@ -31,6 +40,19 @@ expect_eq "$(ctl status --json | jq -r '[.job, .stage, .ranks, .slots[1].node, .
 pid=$(ctl status --json | jq '.slots[1].ranks[1].pid')
 node node2 sh -c "tr '\0' ' ' </proc/$pid/cmdline" | grep -q misbehave || fail "pid $pid on node2 is not rank 3"
 expect_eq "$(node node5 stat -c %a /tmp/xmpi-0 /tmp/xmpi-0/first.sock | tr '\n' ' ')" "700 600 "
+
+step "who asks has another environment than who started it"
+expect_eq "$(node node5 env XDG_RUNTIME_DIR=/run xmpictl status first | head -1)" "job first: running, 4 ranks, 0 migrations so far"
+
+step "a launcher that does not answer is named"
+# Not as the command of `lab exec`, which stops with it.
+node node5 sh -c 'xmpiexec -job silent -n 1 -hosts node1 sleep 1000 & wait' &
+wait_for 30 node node5 test -S /tmp/xmpi-0/silent.sock
+node node5 pkill -STOP -f "^xmpiexec -job silent"
+refused 1 "job silent: the launcher does not answer" list
+grep -q ^first "$TEST_DIR/out" || fail "the other job is not listed: $(cat "$TEST_DIR/out")"
+node node5 pkill -KILL -f "^xmpiexec -job silent"
+expect_eq "$(ctl list | awk 'NR > 1 {print $1}')" first
 
 step "a second job"
 start second

@@ -98,5 +98,11 @@ expect_eq "$status" 141 "exit code"
 expect_eq "$(cat "$TEST_DIR/err")" "" "words on stderr"
 all_clean
 
+step "output that cannot be written is no success"
+expect_status 1 node node5 sh -c 'exec xmpiexec -n 1 -hosts node1 echo lost >/dev/full' 2>"$TEST_DIR/err"
+err_has "No space left"
+expect_status 1 node node5 sh -c 'exec xmpiexec -help >/dev/full' 2>"$TEST_DIR/err"
+all_clean
+
 step "nothing is left where the launcher ran"
 expect_clean node5

@@ -38,7 +38,17 @@ step "a hostfile with comments and CRLF"
 printf '# hosts\r\nnode1:2 # two\r\n\r\nnode2\r\n' | node node5 sh -c 'cat >/tmp/hosts'
 expect_eq "$(run -f /tmp/hosts -n 3 sh -c 'echo $PMI_RANK $(hostname)' | sort | tr '\n' ' ')" \
   "0 node1 1 node1 2 node2 " "ranks"
+expect_eq "$(run -machinefile /tmp/hosts sh -c 'hostname' | sort | tr '\n' ' ')" "node1 node1 node2 " "-machinefile"
 node node5 rm /tmp/hosts
+
+step "an interface, by name and by an address that only this host has"
+address=$(node node5 getent hosts node5 | cut -d' ' -f1)
+expect_eq "$(on_two -iface eth0 hostname | sort | tr '\n' ' ')" "node1 node2 " "by name"
+expect_eq "$(on_two -iface "$address" hostname | sort | tr '\n' ' ')" "node1 node2 " "by address"
+
+step "fewer ports than ranks are told"
+run -port-range 23000:23000 -n 2 -hosts node1 -ppn 2 true 2>"$TEST_DIR/err"
+grep -q "1 ports for 2 ranks on node1" "$TEST_DIR/err" || fail "$(cat "$TEST_DIR/err")"
 
 step "input goes to rank 0 and to nobody else"
 head -c 3000000 /dev/urandom >"$TEST_DIR/in"
