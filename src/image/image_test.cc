@@ -39,7 +39,8 @@ TEST(Manifest, SurvivesItsEncoding) {
                     .used_pids = {12, 13, 400},
                     .ties = {{TieKind::kControl, false, 88, ""},
                              {TieKind::kStdin, true, 1ull << 40, std::string("a\0b", 3)}},
-                    .files = {{"pages-1.img", 4096, {1, 2}}, {"core-2.img", 0, {3, 4}}}};
+                    .files = {{"pages-1.img", 4096, {1, 2}}, {"core-2.img", 0, {3, 4}}},
+                    .note = std::string("of a proxy\0to the next", 22)};
   const std::string bytes = Encode(manifest);
   EXPECT_EQ(DecodeManifest(bytes).value(), manifest);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
@@ -52,14 +53,14 @@ TEST(Manifest, RefusesNamesThatArePaths) {
   for (const char* name : {"", ".", "..", "a/b", "/etc/passwd", "../x"}) {
     EXPECT_FALSE(IsPlainFileName(name)) << name;
     const Manifest manifest{
-        .rank = 0, .pid = 1, .used_pids = {}, .ties = {}, .files = {{name, 1, {}}}};
+        .rank = 0, .pid = 1, .used_pids = {}, .ties = {}, .files = {{name, 1, {}}}, .note = {}};
     EXPECT_FALSE(DecodeManifest(Encode(manifest))) << name;
   }
   EXPECT_FALSE(IsPlainFileName(std::string("a\0b", 3)));
   EXPECT_FALSE(IsPlainFileName(std::string(256, 'a')));
   EXPECT_TRUE(IsPlainFileName("pages-1.img"));
   const Manifest twice{
-      .rank = 0, .pid = 1, .used_pids = {}, .ties = {}, .files = {{"a", 1, {}}, {"a", 1, {}}}};
+      .rank = 0, .pid = 1, .used_pids = {}, .ties = {}, .files = {{"a", 1, {}}, {"a", 1, {}}}, .note = {}};
   EXPECT_FALSE(DecodeManifest(Encode(twice)));
 }
 
@@ -248,7 +249,7 @@ class RefusalTest : public StreamTest {
     return Data(0, 0, bytes);
   }
   static Manifest ManifestFor(RankId rank, std::vector<ManifestFile> files) {
-    return {.rank = rank, .pid = 2, .used_pids = {}, .ties = {}, .files = std::move(files)};
+    return {.rank = rank, .pid = 2, .used_pids = {}, .ties = {}, .files = std::move(files), .note = {}};
   }
 
   MemoryStorage storage_;

@@ -47,5 +47,5 @@ done
 start_with dump.before:crash
 node $HEAD xmpictl evacuate $JOB node1 --to node3 >"$TEST_DIR/refused" 2>&1 && fail "it says that the move went well"
 wait "$job" && fail "the job says that all is well"
-grep -q "slot 0 on node1 is lost" "$TEST_DIR/err" || fail "it is not said who is lost: $(cat "$TEST_DIR/err")"
+grep -q "slot 0 of node1 is lost in dump" "$TEST_DIR/err" || fail "it is not said who is lost: $(cat "$TEST_DIR/err")"
 expect_clean node1 node2 node3 $HEAD
