@@ -9,6 +9,7 @@
 
 #include "base/limits.h"
 #include "ctl/client.h"
+#include "ctl/doctor.h"
 #include "ctl/show.h"
 #include "os/control_socket.h"
 
@@ -24,6 +25,8 @@ struct Words {
   std::string job;
   std::vector<std::string> job_and_node;
   std::string to;
+  std::vector<std::string> nodes;
+  std::string proxy_path;
 };
 
 void Print(const std::string& text) {
@@ -136,6 +139,9 @@ int Main(int argc, char** argv) {
   evacuate->add_option("--to", words.to, "the target node (default: the job's next spare)");
   CLI::App* cancel = add("cancel", "call off the migration that is going on");
   cancel->add_option("JOB", words.job, "the job; may be left out when there is just one");
+  CLI::App* doctor = add("doctor", "whether nodes are fit for jobs that move, before there is one");
+  doctor->add_option("NODE", words.nodes, "the nodes, beside this one");
+  doctor->add_option("--proxy-path", words.proxy_path, "xmpi-proxy there (default: beside xmpictl)");
   CLI::App* help = app.add_subcommand("help", "show this");
   try {
     app.parse(argc, argv);
@@ -146,6 +152,8 @@ int Main(int argc, char** argv) {
   if (list->parsed()) return Finish(List(words));
   if (status->parsed()) return Finish(ShowJob(words));
   if (evacuate->parsed()) return Finish(Evacuate(words));
+  if (doctor->parsed())
+    return Finish(Doctor({words.nodes, words.proxy_path, words.json}, Print));
   return cancel->parsed() ? Finish(Cancel(words)) : kUsageExitCode;
 }
 

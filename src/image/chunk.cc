@@ -44,6 +44,10 @@ const char* ToString(ChunkKind kind) {
       return "held";
     case ChunkKind::kRefused:
       return "refused";
+    case ChunkKind::kFacts:
+      return "facts";
+    case ChunkKind::kFindings:
+      return "findings";
   }
   return "unknown";
 }
@@ -87,7 +91,7 @@ Result<ChunkHeader> DecodeHeader(std::span<const std::byte, kChunkHeaderBytes> b
                 std::format("image chunk of version {}, ours is {}", version, kChunkVersion));
   }
   if (kind < static_cast<std::uint16_t>(ChunkKind::kBegin) ||
-      kind > static_cast<std::uint16_t>(ChunkKind::kRefused)) {
+      kind > static_cast<std::uint16_t>(ChunkKind::kFindings)) {
     return Fail(ErrorCode::kProtocol, std::format("image chunk of unknown kind {}", kind));
   }
   if (header.length > kMaxPayloadBytes || reserved != 0 || in.Get<std::uint64_t>() != 0 ||

@@ -40,6 +40,8 @@ enum class ChunkKind : std::uint16_t {
   kHolds = 6,    // target, at the start and on a resume: what it has, see Assembler::Holds
   kHeld = 7,     // target: every rank's image is here and verified
   kRefused = 8,  // target: the stream is not acceptable; payload: why
+  kFacts = 9,    // source, before kBegin: a piece of what it tells of itself; see image/message.h
+  kFindings = 10,  // target: a piece of its answer to that
 };
 
 const char* ToString(ChunkKind kind);  // as docs/image-stream.md calls it; "unknown" else

@@ -18,6 +18,7 @@
 #include "os/key.h"
 #include "os/link_client.h"
 #include "os/slot.h"
+#include "proxy/prepare.h"
 #include "proxy/ranks.h"
 #include "proxy/start.h"
 #include "proxy/stdio.h"
@@ -73,9 +74,10 @@ class Proxy {
 
   // proxy_move.cc
   Result<> BeginTarget(const wire::Launch& launch);
-  Result<> ListenForImages();
+  Here HereWith(Result<criu::Preflight> criu) const;
+  Result<> ListenForImages(const criu::Preflight& criu);
   Result<> BeginSource(const core::ConnectSource& action);
-  Result<> DialTarget(const core::ConnectSource& action);
+  Result<> DialTarget(const core::ConnectSource& action, const criu::Preflight& criu);
   void OnDumped(Result<std::vector<wire::RankImage>> images);
   void ContinueOriginals();
   Result<std::vector<image::RankImage>> TakeImages();

@@ -32,7 +32,8 @@ void Proxy::Perform(core::OpenTarget& action) {
   if (Result<> begun = BeginTarget(launch_); !begun) return refuse(begun.error());
   checkpointer().Check([this, refuse](Result<criu::Preflight> checked) {
     if (!checked) return refuse(checked.error());
-    if (Result<> listening = ListenForImages(); !listening) return refuse(listening.error());
+    if (Result<> listening = ListenForImages(*checked); !listening)
+      return refuse(listening.error());
     Deliver(core::TargetPrepared{
         .error = {}, .addresses = {ImageAddress()}, .image_port = receiver_->port()});
   });
@@ -43,7 +44,14 @@ Result<> Proxy::BeginTarget(const wire::Launch& launch) {
   return CheckTarget(launch, *slot_, bootstrap_.node);
 }
 
-Result<> Proxy::ListenForImages() {
+Here Proxy::HereWith(Result<criu::Preflight> criu) const {
+  return {.node = bootstrap_.node,
+          .version = XMPI_VERSION,
+          .slot = slot_.get(),
+          .criu = std::move(criu)};
+}
+
+Result<> Proxy::ListenForImages(const criu::Preflight& criu) {
   std::vector<RankId> ranks;
   for (const wire::RankSpec& rank : launch_.ranks()) ranks.push_back(rank.rank());
   XMPI_ASSIGN_OR_RETURN(receiver_,
@@ -53,7 +61,11 @@ Result<> Proxy::ListenForImages() {
                                               .ports = host_.ports,
                                               .ranks = std::move(ranks),
                                               .limit_bytes = MemoryBytes(),
-                                              .timeouts = bootstrap_.timeouts},
+                                              .timeouts = bootstrap_.timeouts,
+                                              .answer =
+                                                  [here = HereWith(criu)](const std::string& facts) {
+                                                    return AnswerFacts(here, facts);
+                                                  }},
                                              PostFunction(), [this](Result<std::uint64_t> bytes) {
                                                Result<> after = FAULT_POINT("transfer.after");
                                                if (bytes && !after)
@@ -77,17 +89,17 @@ void Proxy::Perform(core::ConnectSource& action) {
   checkpointer().Check([this, action, refuse](Result<criu::Preflight> checked) {
     if (action.candidate_attempt != target_attempt_) return;  // another target by now
     if (!checked) return refuse(checked.error());
-    if (Result<> dialling = DialTarget(action); !dialling) refuse(dialling.error());
+    if (Result<> dialling = DialTarget(action, *checked); !dialling) refuse(dialling.error());
   });
 }
 
 Result<> Proxy::BeginSource(const core::ConnectSource&) {
   sender_.reset();
   XMPI_RETURN_IF_ERROR(FAULT_POINT("prepare.before"));
-  return CheckSource(ranks_.Living(), *slot_);
+  return CheckNamespaces(*slot_);
 }
 
-Result<> Proxy::DialTarget(const core::ConnectSource& action) {
+Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Preflight& criu) {
   const AttemptId attempt = action.candidate_attempt;
   XMPI_ASSIGN_OR_RETURN(
       sender_,
@@ -96,7 +108,12 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action) {
           {.id = {bootstrap_.job, {bootstrap_.proxy.slot, agent_.migration(), attempt}},
            .addresses = action.addresses,
            .port = action.image_port,
-           .timeouts = bootstrap_.timeouts},
+           .timeouts = bootstrap_.timeouts,
+           .facts =
+               [here = HereWith(criu), launch = launch_, ranks = ranks_.Living()] {
+                 return LookAtSource(here, launch, ranks).SerializeAsString();
+               },
+           .judge = JudgeFindings},
           PostFunction(),
           [this, attempt](Result<> connected) {
             if (!sender_ || sender_->attempt() != attempt) return;
@@ -122,6 +139,8 @@ void Proxy::Perform(core::DumpRanks&) {
   if (Result<> before = FAULT_POINT("dump.before"); !before)
     return OnDumped(std::unexpected(before.error()));
   if (!sender_) return OnDumped(Fail("there is no image connection"));
+  if (Result<> parked = CheckParked(HereWith({}), ranks_.Living()); !parked)
+    return OnDumped(std::unexpected(parked.error()));
   dumping_ = true;
   (void)FAULT_POINT("transfer.before");
   DumpRanks(
