@@ -61,6 +61,12 @@ TEST(RankFacts, AListeningSocketIsMpisOnlyIfItDoesNotBlock) {
   EXPECT_TRUE(HeldAt(other.get()).may_be_mpis());
 }
 
+TEST(RankFacts, ASocketThatIsNowhereHasItsProtocol) {
+  const Fd tcp(socket(AF_INET, SOCK_STREAM, 0));
+  EXPECT_EQ(HeldAt(tcp.get()).kind(), Held::TCP);
+  EXPECT_THAT(HeldAt(tcp.get()).name(), HasSubstr("TCP socket, not connected"));
+}
+
 TEST(RankFacts, AConnectionHasBothAddresses) {
   const Fd udp(socket(AF_INET, SOCK_DGRAM, 0));
   sockaddr_in to{};

@@ -169,7 +169,7 @@ class Look {
   void OfSocket(int fd, std::uint64_t inode) {
     if (rank_.ties.contains(inode)) return;
     if (!sockets_) sockets_ = std::make_unique<Sockets>(process_);
-    const SocketFacts socket = sockets_->Find(inode);
+    const SocketFacts socket = sockets_->Find(inode, std::format("{}/fd/{}", process_, fd));
     // One whose both ends are the process's travels with it; so does one that nobody is at.
     const bool inside = socket.kind == wire::Held::UNIX_SOCKET &&
                         (socket.peer == 0 || own_sockets_.contains(socket.peer));

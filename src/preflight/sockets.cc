@@ -6,6 +6,7 @@
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
 #include <sys/socket.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <array>
@@ -59,10 +60,18 @@ Sockets::Sockets(const std::string& process) {
   AskForPeers();
 }
 
-SocketFacts Sockets::Find(std::uint64_t inode) const {
+SocketFacts Sockets::Find(std::uint64_t inode, const std::string& link) const {
   const auto found = sockets_.find(inode);
   if (found != sockets_.end()) return found->second;
-  return {wire::Held::OTHER_SOCKET, "socket of unknown kind", 0};
+  std::array<char, 64> name{};
+  const ssize_t size =
+      getxattr(link.c_str(), "system.sockprotoname", name.data(), name.size() - 1);
+  const std::string protocol = size > 0 ? name.data() : "";
+  const wire::Held::Kind kind = protocol.starts_with("TCP")   ? wire::Held::TCP
+                                : protocol.starts_with("UDP") ? wire::Held::UDP
+                                                              : wire::Held::OTHER_SOCKET;
+  return {kind, protocol.empty() ? "socket of unknown kind" : protocol + " socket, not connected",
+          0};
 }
 
 void Sockets::ReadInternet(const std::string& file, const char* protocol, wire::Held::Kind kind) {

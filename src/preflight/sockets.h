@@ -20,8 +20,9 @@ class Sockets {
  public:
   // `process`: "/proc/12". The Unix sockets' peers are those of our own network namespace.
   explicit Sockets(const std::string& process);
-  // "socket of unknown kind" for what the tables do not have.
-  SocketFacts Find(std::uint64_t inode) const;
+  // What the tables do not have, a TCP socket without an address for one, has only its protocol;
+  // `link` is the socket's path in /proc/PID/fd.
+  SocketFacts Find(std::uint64_t inode, const std::string& link) const;
 
  private:
   void ReadInternet(const std::string& file, const char* protocol, wire::Held::Kind kind);

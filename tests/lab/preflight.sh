@@ -54,22 +54,27 @@ expect_lines 4
 expect_same_result 4 2
 
 step "the target lacks the folder, then the program"
-node node1 mkdir -p /root/only
-node node2 mkdir -p /root/only
-LAUNCH=(-wdir /root/only)
+# shellcheck disable=SC2016 # expanded on the node
+for name in node1 node2; do node $name sh -c 'mkdir /root/only && cp "$(command -v witness)" /root/only'; done
+LAUNCH=(-wdir /root/only -genv PATH /root/only:/usr/bin:/bin)
 start 4 2 -pause 2000 -lines 1
 refused "working directory" node1 --to node3
 says "/root/only"
 node node3 mkdir -p /root/only
+refused "the program of rank" node1 --to node3
+# shellcheck disable=SC2016 # expanded on the node
+node node3 sh -c 'cp "$(command -v witness)" /root/only'
 move node1 node3
 finish
 LAUNCH=()
-for name in node1 node2 node3; do node $name rmdir /root/only; done
+for name in node1 node2 node3; do node $name rm -r /root/only; done
 
 step "a library of another build on the target"
-library=$(node node1 sh -c 'readlink -f /usr/lib/x86_64-linux-gnu/libfuse3.so.3 || readlink -f /usr/lib/x86_64-linux-gnu/libdrm.so.2')
-other=$(node node1 readlink -f /usr/lib/x86_64-linux-gnu/libm.so.6)
 start 4 2 -pause 2000 -lines 1
+# One that only the ranks use.
+# shellcheck disable=SC2016 # expanded on the node
+library=$(node node1 sh -c 'sed -n "s|.* \(/.*/libucm.so.*\)|\1|p" "/proc/$(pgrep -xo witness)/maps" | head -1')
+other=$(node node1 readlink -f /usr/lib/x86_64-linux-gnu/libm.so.6)
 node node3 mount --bind "$other" "$library"
 refused "another build on node3" node1 --to node3
 says "$library" "ranks 0, 1" "install the same version on both nodes"
@@ -111,18 +116,19 @@ finish
 
 step "a cgroup of the target is too small for the ranks"
 # shellcheck disable=SC2016 # expanded on the node
-node node3 sh -c 'mkdir -p /sys/fs/cgroup/small && mount -t cgroup -o memory none /sys/fs/cgroup/small 2>/dev/null &&
-  mkdir -p /sys/fs/cgroup/small/job && echo 60000000 >/sys/fs/cgroup/small/job/memory.limit_in_bytes' || {
+node node3 sh -c 'mkdir -p /run/small && mount -t cgroup -o memory none /run/small 2>/dev/null &&
+  mkdir -p /run/small/xmpi-preflight && echo 60000000 >/run/small/xmpi-preflight/memory.limit_in_bytes' || {
   echo "no memory cgroup of version 1 can be made here: not tried"
   exit 0
 }
 cat >"$XMPI_BUILD/tests/preflight_small" <<'END'
 #!/bin/sh
-echo $$ >/sys/fs/cgroup/small/job/cgroup.procs && exec "$@"
+echo $$ >/run/small/xmpi-preflight/cgroup.procs && exec "$@"
 END
 chmod +x "$XMPI_BUILD/tests/preflight_small"
 through_shell "$XMPI_BUILD/tests/preflight_small"
-start 4 2 -pause 2000 -lines 1
+start 4 2 -pause 2000 -lines 1 -hold memory 0
 refused "node3 has room for" node1 --to node3
-says "/sys/fs/cgroup/small/job bounds it" "raise the limit"
+says "/run/small/xmpi-preflight bounds it" "raise the limit"
 undisturbed 4
+wait_for 10 node node3 rmdir /run/small/xmpi-preflight # it is the host's, and outlives the node

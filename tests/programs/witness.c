@@ -11,7 +11,7 @@
  *   -slow     the last rank needs so long for each step
  *   -listen   that rank holds a listening TCP socket, which no dump can carry
  *   -open     that rank holds FILE open for writing
- *   -hold     KIND RANK, any number of times: that rank holds something of the kind (see kHolds) that cannot move
+ *   -hold     KIND RANK, any number of times: that rank holds something of the kind (see kHolds)
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -60,7 +60,7 @@ static int HoldConnection(void) {
   socklen_t size = sizeof to;
   getsockname(listener, (struct sockaddr *)&to, &size);
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return connect(fd, (struct sockaddr *)&to, sizeof to) == 0 && close(listener) == 0;
+  return connect(fd, (struct sockaddr *)&to, sizeof to) == 0;
 }
 
 static int HoldPolledListener(void) { return Listen(SOCK_NONBLOCK) >= 0; }
@@ -81,6 +81,12 @@ static int HoldHugePage(void) {
   return mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0) != MAP_FAILED;
 }
 
+static int HoldMemory(void) {
+  const size_t size = 64 << 20;
+  char *const memory = malloc(size);
+  return memory != NULL && ((char *)memset(memory, rank + 1, size))[size / 2] != 0;
+}
+
 static int HoldDaemon(void) {
   const pid_t child = fork();
   if (child != 0) return child > 0;
@@ -93,6 +99,7 @@ static int HoldDaemon(void) {
 static const struct { const char *kind; int (*hold)(void); } kHolds[] = {
   {"connection", HoldConnection}, {"polled-listener", HoldPolledListener}, {"io_uring", HoldIoUring},
   {"sysv", HoldSysv}, {"device", HoldDevice}, {"huge-page", HoldHugePage}, {"daemon", HoldDaemon},
+  {"memory", HoldMemory},
 };
 
 static void HoldKind(const char *kind) {
