@@ -32,6 +32,9 @@ struct Tie {
   std::uint64_t inode = 0;  // st_ino of the rank's end, from fstat at the spawn or restore
 };
 
+// Deleted but open files up to this size travel in the image.
+inline constexpr std::uint64_t kGhostLimitBytes = 256u << 20;
+
 struct DumpRequest {
   RankId rank = 0;
   pid_t pid = 0;  // in the slot; a session leader. Its threads and its children come along.

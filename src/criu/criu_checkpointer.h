@@ -19,7 +19,7 @@ class CriuCheckpointer : public Checkpointer {
     std::string criu = "criu";  // looked up in PATH, then in /usr/sbin
     int max_parallel = 0;       // 0: as many as the node has cores, at most 8
     int log_level = 2;          // of CRIU: 1 errors, 2 warnings, 3 steps, 4 everything
-    std::uint64_t ghost_limit_bytes = 256u << 20;  // deleted but open files that may travel
+    std::uint64_t ghost_limit_bytes = kGhostLimitBytes;
   };
 
   CriuCheckpointer(os::Slot* slot, Post post, Options options);

@@ -12,6 +12,7 @@
 
 #include "base/limits.h"
 #include "ctl/client.h"
+#include "ctl/doctor.h"
 #include "ctl/show.h"
 #include "os/control_socket.h"
 
@@ -28,6 +29,8 @@ struct Words {
   std::string job;
   std::vector<std::string> job_and_nodes;
   std::string to;
+  std::vector<std::string> nodes;
+  std::string proxy_path;
 };
 
 // What cannot be written shows in the exit code, at the end: a reader that leaves early must not
@@ -212,6 +215,9 @@ int Main(int argc, char** argv) {
       ->check(NotEmpty);
   CLI::App* cancel = add("cancel", "call off the migration that is going on");
   cancel->add_option("JOB", words.job, "the job; may be left out when there is just one");
+  CLI::App* doctor = add("doctor", "whether nodes are fit for jobs that move, before there is one");
+  doctor->add_option("NODE", words.nodes, "the nodes, beside this one");
+  doctor->add_option("--proxy-path", words.proxy_path, "xmpi-proxy there (default: beside xmpictl)");
   CLI::App* help = app.add_subcommand("help", "show this");
   try {
     app.parse(argc, argv);
@@ -227,6 +233,8 @@ int Main(int argc, char** argv) {
   if (list->parsed()) return Finish(List(words));
   if (status->parsed()) return Finish(ShowJob(words));
   if (evacuate->parsed()) return Finish(Evacuate(words));
+  if (doctor->parsed())
+    return Finish(Doctor({words.nodes, words.proxy_path, words.json}, Print));
   return cancel->parsed() ? Finish(Cancel(words)) : kUsageExitCode;
 }
 

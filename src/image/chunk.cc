@@ -46,6 +46,10 @@ const char* ToString(ChunkKind kind) {
       return "refused";
     case ChunkKind::kWait:
       return "wait";
+    case ChunkKind::kFacts:
+      return "facts";
+    case ChunkKind::kFindings:
+      return "findings";
   }
   return "unknown";
 }
@@ -89,7 +93,7 @@ Result<ChunkHeader> DecodeHeader(std::span<const std::byte, kChunkHeaderBytes> b
                 std::format("image chunk of version {}, ours is {}", version, kChunkVersion));
   }
   if (kind < static_cast<std::uint16_t>(ChunkKind::kBegin) ||
-      kind > static_cast<std::uint16_t>(ChunkKind::kWait)) {
+      kind > static_cast<std::uint16_t>(ChunkKind::kFindings)) {
     return Fail(ErrorCode::kProtocol, std::format("image chunk of unknown kind {}", kind));
   }
   if (header.length > kMaxPayloadBytes || reserved != 0 || in.Get<std::uint64_t>() != 0 ||

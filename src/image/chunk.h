@@ -42,6 +42,8 @@ enum class ChunkKind : std::uint16_t {
   kHeld = 7,     // target: every rank's image is here and verified
   kRefused = 8,  // target: the stream is not acceptable; payload: why
   kWait = 9,     // source: the next image is still being made; keeps the connection from silence
+  kFacts = 10,   // source, before kBegin: a piece of what it tells of itself; see image/message.h
+  kFindings = 11,  // target: a piece of its answer to that
 };
 
 const char* ToString(ChunkKind kind);  // as docs/image-stream.md calls it; "unknown" else

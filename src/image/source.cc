@@ -189,7 +189,22 @@ Result<> ReceiveVerdict(const ReadAll& read) {
   return Fail(ErrorCode::kProtocol, "the target said neither that it holds the images nor why not");
 }
 
-Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler) {
+namespace {
+
+Result<> TakeFacts(const WriteAll& write, const Chunk& chunk, const AnswerFacts& answer,
+                   MessageReader* facts) {
+  if (!answer) return Fail(ErrorCode::kProtocol, "facts are not expected here");
+  XMPI_ASSIGN_OR_RETURN(const bool whole, facts->Accept(chunk));
+  if (!whole) return {};
+  XMPI_ASSIGN_OR_RETURN(const std::string findings, answer(facts->text()));
+  *facts = MessageReader();
+  return SendMessage(write, ChunkKind::kFindings, findings);
+}
+
+}  // namespace
+
+Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler,
+                       const AnswerFacts& answer) {
   const std::string holds = EncodeHoldings(assembler->Holds());
   if (holds.size() > kMaxPayloadBytes) return Fail("what is held is too much to tell");
   XMPI_RETURN_IF_ERROR(WriteChunk(
@@ -198,12 +213,18 @@ Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* as
   assembler->OnConnected();
   std::vector<std::byte> buffer(kMaxPayloadBytes);
   Result<> taken;
+  MessageReader facts;
   while (taken && !assembler->ended()) {
     Result<Chunk> chunk = ReadChunk(read, buffer);
     if (!chunk && chunk.error().code != ErrorCode::kProtocol) {
       return std::unexpected(chunk.error());
     }
-    taken = chunk ? assembler->Accept(*chunk) : std::unexpected(chunk.error());
+    if (chunk && chunk->header.kind == ChunkKind::kFacts) {
+      taken = TakeFacts(write, *chunk, answer, &facts);
+      if (!taken && taken.error().code == ErrorCode::kUnreachable) return taken;
+    } else {
+      taken = chunk ? assembler->Accept(*chunk) : std::unexpected(chunk.error());
+    }
   }
   // Damaged on the way: without a verdict the source comes again, with what is missing now.
   if (!taken && taken.error().code == ErrorCode::kUnreachable) return taken;

@@ -17,6 +17,7 @@
 #include "image/chunk.h"
 #include "image/hash.h"
 #include "image/manifest.h"
+#include "image/message.h"
 #include "image/ranges.h"
 
 namespace xmpi::image {
@@ -70,6 +71,8 @@ Result<> ReceiveVerdict(const ReadAll& read);
 
 // The target's whole side of one connection: says what it holds, takes chunks until kEnd, answers
 // kHeld, or kRefused with the reason when something does not check.
-Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler);
+// Facts that come before the images are answered by `answer`; without one they are refused.
+Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler,
+                       const AnswerFacts& answer = {});
 
 }  // namespace xmpi::image

@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "preflight/baseline.h"
+
 namespace xmpi::launcher {
 namespace {
 
@@ -60,6 +62,11 @@ std::map<std::string, std::string> RankEnvironment(const Options& options, const
   // Two slots may come to share a host, where UCX's shared memory between ranks that were once
   // apart aborts; within a slot MPICH has its own.
   environment.try_emplace("UCX_TLS", "^sm");
+  if (!options.cpu_baseline.empty()) {
+    std::string& tunables = environment["GLIBC_TUNABLES"];
+    tunables = preflight::MergeTunables(tunables, options.cpu_baseline);
+    environment[preflight::kBaselineVariable] = options.cpu_baseline;
+  }
   return environment;
 }
 

@@ -7,6 +7,7 @@
 #include <format>
 
 #include "os/net.h"
+#include "preflight/baseline.h"
 
 namespace xmpi::launcher {
 namespace {
@@ -153,6 +154,15 @@ Result<> ApplyBinding(Target target, Values values) {
   return {};
 }
 
+Result<> ApplyBaseline(Target target, Values values) {
+  const std::string name = values[0].starts_with('v') ? "x86-64-" + values[0] : values[0];
+  if (!preflight::IsBaseline(name))
+    return Fail(ErrorCode::kUsage, std::format("'{}' is no CPU baseline; there are {}", values[0],
+                                               preflight::BaselineNames()));
+  target.options.cpu_baseline = name;
+  return {};
+}
+
 // Assigns the parsed value of an option to where it belongs.
 template <class T>
 Result<> Assign(Result<T> parsed, auto& where) {
@@ -217,6 +227,9 @@ constexpr std::array kOptions = {
     Option{{"-bind-to", "", "core|none", "bind each rank to a core of its own (default: none)"},
            1,
            ApplyBinding},
+    Option{{"-cpu-baseline", "", "x86-64-v2|v3|v4", "let libc use no CPU feature beyond this level"},
+           1,
+           ApplyBaseline},
     // Environment and folder.
     Option{{"-genv", "", "NAME VALUE", "set a variable for all ranks (NAME=VALUE too)"},
            kPair,

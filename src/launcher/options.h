@@ -55,6 +55,7 @@ struct Options {
   bool verbose = false;
   bool print_timing = false;
   std::string bind_to = "none";
+  std::string cpu_baseline;  // "x86-64-v3"; empty: whatever the CPU has
   enum class Universe { kRanks, kSystem, kInfinite, kNumber };
   Universe universe = Universe::kRanks;
   std::int32_t universe_size = 0;  // of kNumber

@@ -83,6 +83,8 @@ TEST(Options, TheRest) {
                               "-print-timing",
                               "-bind-to",
                               "core",
+                              "-cpu-baseline",
+                              "v3",
                               "-usize",
                               "12",
                               "-launcher",
@@ -107,6 +109,7 @@ TEST(Options, TheRest) {
   EXPECT_THAT(options->spares, ElementsAre("s1", "s2"));
   EXPECT_TRUE(options->label && options->verbose && options->print_timing);
   EXPECT_EQ(options->bind_to, "core");
+  EXPECT_EQ(options->cpu_baseline, "x86-64-v3");
   EXPECT_EQ(options->universe_size, 12);
   EXPECT_THAT(options->remote_shell, ElementsAre("ip", "netns", "exec"));
   EXPECT_EQ(options->interface, "eth0");
@@ -141,6 +144,8 @@ TEST(Options, ErrorsSayWhatWhereAndWhatToDo) {
   EXPECT_THAT(ErrorOf({"-genv", "=x", "a"}), HasSubstr("name of a variable"));
   EXPECT_THAT(ErrorOf({"-port-range", "9:1", "a"}), HasSubstr("9:1"));
   EXPECT_THAT(ErrorOf({"-bind-to", "socket", "a"}), HasSubstr("socket"));
+  EXPECT_THAT(ErrorOf({"-cpu-baseline", "v9", "a"}), HasSubstr("x86-64-v2"));
+  EXPECT_THAT(ErrorOf({"-cpu-baseline", "x86-64", "a"}), HasSubstr("x86-64-v2"));
   EXPECT_THAT(ErrorOf({"-timeouts", "nap=3", "a"}), HasSubstr("quiesce"));
   EXPECT_THAT(ErrorOf({"-timeouts", "quiesce=soon", "a"}), HasSubstr("soon"));
   EXPECT_THAT(ErrorOf({"-launcher", "rsh", "a"}), HasSubstr("rsh"));

@@ -39,6 +39,19 @@ std::map<std::string, std::string> EnvironmentOf(const core::JobPlan& plan, std:
   return environment;
 }
 
+TEST(Plan, ACpuBaselineJoinsTheUsersTunables) {
+  Surroundings around;
+  around.environment = {{"GLIBC_TUNABLES", "glibc.malloc.check=1:glibc.cpu.hwcaps=-ERMS"}};
+  const auto masked = EnvironmentOf(Plan({"-cpu-baseline", "v3", "a"}, around));
+  const std::string tunables = masked.at("GLIBC_TUNABLES");
+  EXPECT_THAT(tunables, testing::StartsWith("glibc.malloc.check=1:glibc.cpu.hwcaps="));
+  EXPECT_THAT(tunables, HasSubstr("-AVX512F"));
+  EXPECT_THAT(tunables, HasSubstr("-ERMS"));
+  EXPECT_THAT(tunables, testing::Not(HasSubstr("-AVX2")));
+  EXPECT_EQ(masked.at("XMPI_CPU_BASELINE"), "x86-64-v3");
+  EXPECT_FALSE(EnvironmentOf(Plan({"a"})).contains("GLIBC_TUNABLES"));
+}
+
 TEST(Plan, WithoutHostsAllRanksAreHere) {
   EXPECT_EQ(Places(Plan({"-n", "3", "a"})), "here: 0 1 2");
   EXPECT_EQ(Places(Plan({"a"})), "here: 0");

@@ -152,7 +152,8 @@ Result<> RemoteShell::Impl::Start() {
   const Fd childs_input(ends[1]);
   XMPI_ASSIGN_OR_RETURN(Pipe errors, MakePipe());
   stderr_.assign(errors.read.Release());
-  const SpawnOptions spawn{argv, {{childs_input.get(), 0}, {errors.write.get(), 2}}};
+  SpawnOptions spawn{argv, {{childs_input.get(), 0}, {errors.write.get(), 2}}};
+  if (options_.output >= 0) spawn.fds.push_back({options_.output, 1});
   auto process = Process::Spawn(loop_, spawn, [this](int status) {
     asio::co_spawn(loop_, Finish(shared_from_this(), status), asio::detached);
   });

@@ -26,6 +26,7 @@ class RemoteShell {
     std::vector<std::string> command;  // what runs there
     std::vector<std::string> shell;    // of -launcher exec; empty: XMPI_SSH, else ssh
     std::string input;                 // to its standard input; wiped once sent
+    int output = -1;                   // takes its standard output; stays the caller's. -1: nobody
     // Without Started() within this time it is killed, and the Error says so.
     std::chrono::milliseconds start_deadline{30000};
   };

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "os/key.h"
 #include "os/slot.h"
+#include "proxy/facts.h"
 #include "proxy/proxy.h"
 #include "wire/bootstrap.h"
 
@@ -85,6 +86,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   signal(SIGPIPE, SIG_IGN);
+  if (argc == 2 && std::string_view(argv[1]) == "--facts") return PrintFacts();
   const Result<int> code = Run();
   if (code) return *code;
   std::fprintf(stderr, "xmpi-proxy: %s\n", code.error().message.c_str());

@@ -11,18 +11,40 @@
 
 #include "base/error.h"
 #include "base/ids.h"
+#include "criu/checkpointer.h"
 #include "os/slot.h"
 #include "proxy/ranks.h"
 #include "wire/control.pb.h"
+#include "wire/preflight.pb.h"
 
 namespace xmpi::proxy {
 
 // Whether this node has room for a slot's ranks at all: namespaces, their directories and programs.
 Result<> CheckTarget(const wire::Launch& launch, const os::Slot& slot, const std::string& node);
 
-// Whether the ranks hold something that no dump can carry. Only what is certain now is refused:
-// MPI's own connections are closed by the time of the dump.
-Result<> CheckSource(const std::map<RankId, Ranks::Process>& ranks, const os::Slot& slot);
+Result<> CheckNamespaces(const os::Slot& slot);
+
+// Who looks, and with what tools.
+struct Here {
+  std::string node;
+  std::string version;
+  const os::Slot* slot = nullptr;
+  Result<criu::Preflight> criu = {};
+};
+wire::NodeFacts LookAtNode(const Here& here);
+
+// The source's side of the preflight: this node, and what its ranks are and hold. Takes a while with
+// many ranks, and may run in any thread while the slot lives.
+using Living = std::map<RankId, Ranks::Process>;
+wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch, const Living& ranks);
+
+// The candidate's side: what those facts mean here.
+Result<std::string> AnswerFacts(const Here& here, const std::string& facts);
+// The source's again: an error with everything that refuses the move; warnings are logged.
+Result<> JudgeFindings(const std::string& findings);
+
+// Just before the dump: no rank holds a network connection or MPI's shared memory any more.
+Result<> CheckParked(const Here& here, const Living& ranks);
 
 // The program as execvp(3) finds it from `directory` with `path`, or why it does not.
 Result<std::string> FindProgram(const std::string& program, const std::string& directory,

@@ -19,6 +19,7 @@
 #include "os/key.h"
 #include "os/link_client.h"
 #include "os/slot.h"
+#include "proxy/prepare.h"
 #include "proxy/ranks.h"
 #include "proxy/start.h"
 #include "proxy/stdio.h"
@@ -74,10 +75,11 @@ class Proxy {
 
   // proxy_move.cc
   Result<> BeginTarget(const wire::Launch& launch);
-  Result<> ListenForImages();
+  Here HereWith(Result<criu::Preflight> criu) const;
+  Result<> ListenForImages(const criu::Preflight& criu);
   void OnImages(Result<std::uint64_t> bytes);
   Result<> BeginSource(const core::ConnectSource& action);
-  Result<> DialTarget(const core::ConnectSource& action);
+  Result<> DialTarget(const core::ConnectSource& action, const criu::Preflight& criu);
   void StartDump(const core::DumpRanks& action);
   Result<> BeginDump(const core::DumpRanks& action);
   std::vector<wire::RankImage> WithInput(std::vector<wire::RankImage> facts) const;

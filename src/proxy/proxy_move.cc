@@ -32,7 +32,8 @@ void Proxy::Perform(core::OpenTarget& action) {
   if (Result<> begun = BeginTarget(launch_); !begun) return refuse(begun.error());
   checkpointer().Check([this, refuse](Result<criu::Preflight> checked) {
     if (!checked) return refuse(checked.error());
-    if (Result<> listening = ListenForImages(); !listening) return refuse(listening.error());
+    if (Result<> listening = ListenForImages(*checked); !listening)
+      return refuse(listening.error());
     Deliver(core::TargetPrepared{
         .error = {}, .addresses = {ImageAddress()}, .image_port = receiver_->port()});
   });
@@ -43,7 +44,14 @@ Result<> Proxy::BeginTarget(const wire::Launch& launch) {
   return CheckTarget(launch, *slot_, bootstrap_.node);
 }
 
-Result<> Proxy::ListenForImages() {
+Here Proxy::HereWith(Result<criu::Preflight> criu) const {
+  return {.node = bootstrap_.node,
+          .version = XMPI_VERSION,
+          .slot = slot_.get(),
+          .criu = std::move(criu)};
+}
+
+Result<> Proxy::ListenForImages(const criu::Preflight& criu) {
   std::vector<RankId> ranks;
   for (const wire::RankSpec& rank : launch_.ranks()) ranks.push_back(rank.rank());
   XMPI_ASSIGN_OR_RETURN(receiver_,
@@ -53,7 +61,11 @@ Result<> Proxy::ListenForImages() {
                                               .ports = host_.ports,
                                               .ranks = std::move(ranks),
                                               .limit_bytes = MemoryBytes(),
-                                              .timeouts = bootstrap_.timeouts},
+                                              .timeouts = bootstrap_.timeouts,
+                                              .answer =
+                                                  [here = HereWith(criu)](const std::string& facts) {
+                                                    return AnswerFacts(here, facts);
+                                                  }},
                                              PostFunction(), [this](Result<std::uint64_t> bytes) {
                                                OnImages(std::move(bytes));
                                              }));
@@ -101,17 +113,17 @@ void Proxy::Perform(core::ConnectSource& action) {
   checkpointer().Check([this, action, refuse, connecting](Result<criu::Preflight> checked) {
     if (connecting != connecting_) return;  // withdrawn in the meantime
     if (!checked) return refuse(checked.error());
-    if (Result<> dialling = DialTarget(action); !dialling) refuse(dialling.error());
+    if (Result<> dialling = DialTarget(action, *checked); !dialling) refuse(dialling.error());
   });
 }
 
 Result<> Proxy::BeginSource(const core::ConnectSource&) {
   sender_.reset();
   XMPI_RETURN_IF_ERROR(FAULT_POINT("prepare.before"));
-  return CheckSource(ranks_.Living(), *slot_);
+  return CheckNamespaces(*slot_);
 }
 
-Result<> Proxy::DialTarget(const core::ConnectSource& action) {
+Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Preflight& criu) {
   const AttemptId attempt = action.candidate_attempt;
   XMPI_ASSIGN_OR_RETURN(
       sender_,
@@ -120,7 +132,12 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action) {
           {.id = {bootstrap_.job, {bootstrap_.proxy.slot, agent_.migration(), attempt}},
            .addresses = action.addresses,
            .port = action.image_port,
-           .timeouts = bootstrap_.timeouts},
+           .timeouts = bootstrap_.timeouts,
+           .facts =
+               [here = HereWith(criu), launch = launch_, ranks = ranks_.Living()] {
+                 return LookAtSource(here, launch, ranks).SerializeAsString();
+               },
+           .judge = JudgeFindings},
           PostFunction(),
           [this, attempt, connecting = connecting_](Result<> connected) {
             if (connecting != connecting_) return;
@@ -166,8 +183,9 @@ void Proxy::StartDump(const core::DumpRanks& action) {
 
 Result<> Proxy::BeginDump(const core::DumpRanks& action) {
   XMPI_RETURN_IF_ERROR(FAULT_POINT("dump.before"));
-  if (sender_ && sender_->attempt() == action.candidate_attempt) return {};
-  return Fail("there is no image connection");
+  if (!sender_ || sender_->attempt() != action.candidate_attempt)
+    return Fail("there is no image connection");
+  return action.held ? Result<>() : CheckParked(HereWith({}), ranks_.Living());
 }
 
 // Standard input that the pipe had no room for; the launcher sends no more before the reconnect.

@@ -112,9 +112,20 @@ Result<> ImageSender::RunConnection() {
                                                             options_.timeouts, stop_));
   const StopSignal::Scope scope(&stop_, &socket);
   XMPI_ASSIGN_OR_RETURN(const image::Holdings held, image::ReceiveHoldings(ReadFrom(&socket)));
-  if (auto connected = std::exchange(connected_, nullptr))
-    post_([connected = std::move(connected)] { connected({}); });
+  if (connected_) {
+    XMPI_RETURN_IF_ERROR(Ask(&socket));
+    post_([connected = std::exchange(connected_, nullptr)] { connected({}); });
+  }
   return SendAll(&socket, held);
+}
+
+Result<> ImageSender::Ask(os::TlsSocket* socket) {
+  if (!options_.facts) return {};
+  XMPI_RETURN_IF_ERROR(
+      image::SendMessage(WriteTo(socket), image::ChunkKind::kFacts, options_.facts()));
+  XMPI_ASSIGN_OR_RETURN(const std::string findings,
+                        image::ReceiveMessage(ReadFrom(socket), image::ChunkKind::kFindings));
+  return options_.judge(findings);
 }
 
 Result<> ImageSender::SendAll(os::TlsSocket* socket, const image::Holdings& held) {
@@ -206,7 +217,8 @@ Result<> ImageReceiver::RunConnection() {
   had_peer_ = true;
   os::TlsSocket socket = std::move(*accepted);
   const StopSignal::Scope scope(&stop_, &socket);
-  return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_);
+  return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_,
+                              options_.answer);
 }
 
 Result<image::RankImage> ImageReceiver::Image(RankId rank) const {

@@ -23,6 +23,7 @@
 #include "image/assembler.h"
 #include "image/directory_storage.h"
 #include "image/manifest.h"
+#include "image/message.h"
 #include "os/key.h"
 #include "os/net.h"
 #include "os/tls.h"
@@ -45,11 +46,16 @@ class ImageSender {
     std::vector<std::string> addresses;
     std::uint16_t port = 0;
     LinkTimeouts timeouts;
+    // Preflight, in the worker thread: what the candidate is told, and what its answer means.
+    // Without them nothing is asked.
+    std::function<std::string()> facts = {};
+    std::function<Result<>(const std::string& findings)> judge = {};
   };
   using Connected = std::function<void(Result<>)>;
   using Sent = std::function<void(Result<std::uint64_t> bytes)>;
 
-  // Dials at once; `connected` runs once, then after Finish `sent`, when the candidate has said
+  // Dials at once; `connected` runs once, with the preflight's refusal if there is one; then after
+  // Finish `sent`, when the candidate has said
   // that it holds every image, or no connection to it could be kept.
   static Result<std::unique_ptr<ImageSender>> Start(const os::Secret& secret, Options options,
                                                     Post post, Connected connected, Sent sent);
@@ -66,6 +72,7 @@ class ImageSender {
   ImageSender(os::TlsContext tls, Options options, Post post, Connected connected, Sent sent);
   void Run();
   Result<> RunConnection();
+  Result<> Ask(os::TlsSocket* socket);
   Result<> SendAll(os::TlsSocket* socket, const image::Holdings& held);
   // The image number `index` once it is there; nullptr when there will be none. Writes now and then.
   Result<image::RankImage*> Await(std::size_t index, const image::WriteAll& write);
@@ -95,6 +102,7 @@ class ImageReceiver {
     std::vector<RankId> ranks;
     std::uint64_t limit_bytes = 0;  // of all images together
     LinkTimeouts timeouts;
+    image::AnswerFacts answer = {};  // in the worker thread
   };
   using Done = std::function<void(Result<std::uint64_t> bytes)>;
 

@@ -5,7 +5,7 @@
  *
  *   witness (-steps N | -until FILE) [-pause MICROSECONDS] [-lines PER_STEP] [-read PER_STEP]
  *           [-slow MILLISECONDS] [-listen RANK] [-open FILE RANK] [-trace EVERY]
- *           [-extra RANK] [-pending RANK]
+ *           [-extra RANK] [-pending RANK] [-hold KIND RANK]...
  *
  *   -lines    "RANK out N" on stdout and "RANK err N" on stderr, N from 0
  *   -read     rank 0 reads so many numbered lines of standard input per step until its end, and checks them
@@ -15,16 +15,24 @@
  *   -extra    that rank calls XMPI_Quiesce once more than the others
  *   -pending  that rank has a receive pending at each call
  *   -trace    "sum STEPS CHECKSUM" every so many steps: what any run of so many steps must end with
+ *   -hold     KIND RANK, any number of times: that rank holds something of the kind (see kHolds)
  */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/io_uring.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include <xmpi.h>
@@ -44,6 +52,69 @@ static void Fail(const char *text) {
   XMPI_Abort(XMPI_COMM_WORLD, 3);
 }
 
+static int Listen(int flags) {
+  const int fd = socket(AF_INET, SOCK_STREAM | flags, 0);
+  struct sockaddr_in any = {.sin_family = AF_INET};
+  return fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof any) != 0 || listen(fd, 1) != 0 ? -1 : fd;
+}
+
+static int HoldConnection(void) {
+  const int listener = Listen(0), fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in to;
+  socklen_t size = sizeof to;
+  getsockname(listener, (struct sockaddr *)&to, &size);
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return connect(fd, (struct sockaddr *)&to, sizeof to) == 0;
+}
+
+static int HoldPolledListener(void) { return Listen(SOCK_NONBLOCK) >= 0; }
+
+static int HoldIoUring(void) {
+  struct io_uring_params params = {0};
+  return syscall(SYS_io_uring_setup, 1, &params) >= 0;
+}
+
+static int HoldSysv(void) {
+  const int id = shmget(IPC_PRIVATE, 4096, IPC_CREAT | 0600);
+  return id >= 0 && shmat(id, NULL, 0) != (void *)-1;
+}
+
+static int HoldDevice(void) { return open("/dev/fuse", O_RDWR) >= 0; }
+
+static int HoldHugePage(void) {
+  return mmap(NULL, 2 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0) != MAP_FAILED;
+}
+
+static int HoldMemory(void) {
+  const size_t size = 64 << 20;
+  char *const memory = malloc(size);
+  return memory != NULL && ((char *)memset(memory, rank + 1, size))[size / 2] != 0;
+}
+
+static int HoldDaemon(void) {
+  const pid_t child = fork();
+  if (child != 0) return child > 0;
+  if (fork() != 0) _exit(0);
+  setsid();
+  while (access(options.until, F_OK) != 0) usleep(100000);
+  _exit(0);
+}
+
+static const struct { const char *kind; int (*hold)(void); } kHolds[] = {
+  {"connection", HoldConnection}, {"polled-listener", HoldPolledListener}, {"io_uring", HoldIoUring},
+  {"sysv", HoldSysv}, {"device", HoldDevice}, {"huge-page", HoldHugePage}, {"daemon", HoldDaemon},
+  {"memory", HoldMemory},
+};
+
+static void HoldKind(const char *kind) {
+  for (size_t i = 0; i < sizeof kHolds / sizeof *kHolds; ++i) {
+    if (strcmp(kHolds[i].kind, kind) != 0) continue;
+    if (!kHolds[i].hold()) Fail(kind);
+    return;
+  }
+  Fail("no such kind to hold");
+}
+
 static void ParseOptions(int argc, char **argv) {
   for (int i = 1; i < argc; i += 2) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -57,7 +128,9 @@ static void ParseOptions(int argc, char **argv) {
     else if (strcmp(argv[i], "-pending") == 0) options.pending_rank = atoi(value);
     else if (strcmp(argv[i], "-trace") == 0) options.trace = atol(value);
     else if (strcmp(argv[i], "-listen") == 0) options.listen_rank = atoi(value);
-    else if (strcmp(argv[i], "-open") == 0 && i + 2 < argc) {
+    else if (strcmp(argv[i], "-hold") == 0 && i + 2 < argc) {
+      if (atoi(argv[++i + 1]) == rank) HoldKind(value);
+    } else if (strcmp(argv[i], "-open") == 0 && i + 2 < argc) {
       options.open_file = value;
       options.open_rank = atoi(argv[++i + 1]);
     } else Fail("what is that option? see the top of witness.c");
@@ -65,12 +138,7 @@ static void ParseOptions(int argc, char **argv) {
 }
 
 static void Hold(void) {
-  if (rank == options.listen_rank) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in any = {.sin_family = AF_INET};
-    if (fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof any) != 0 || listen(fd, 1) != 0)
-      Fail("no TCP socket");
-  }
+  if (rank == options.listen_rank && Listen(0) < 0) Fail("no TCP socket");
   if (rank == options.open_rank && open(options.open_file, O_WRONLY | O_CREAT, 0600) < 0)
     Fail("no file to hold");
 }

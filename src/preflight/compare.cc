@@ -1,0 +1,370 @@
+#include "preflight/compare.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <format>
+#include <set>
+#include <utility>
+
+#include "preflight/cpu.h"
+#include "preflight/held.h"
+
+namespace xmpi::preflight {
+namespace {
+
+using wire::Finding;
+using wire::Findings;
+
+// Clocks of one cluster are nearer to each other than this when anything keeps them so.
+constexpr std::int64_t kSkewUs = 2'000'000;
+// An image lies in the target's memory beside the rank that is restored from it.
+constexpr std::uint64_t kTimesOnTarget = 2;
+
+Finding& Add(Findings* findings, Finding::Severity severity, const std::string& node,
+             std::string what, std::string why, std::string remedy) {
+  Finding& finding = *findings->add_findings();
+  finding.set_severity(severity);
+  finding.set_node(node);
+  finding.set_what(std::move(what));
+  finding.set_why(std::move(why));
+  finding.set_remedy(std::move(remedy));
+  finding.set_fd(-1);
+  return finding;
+}
+
+std::string Joined(const auto& words, std::string_view between) {
+  std::string text;
+  for (const auto& word : words) {
+    if (!text.empty()) text += between;
+    text += word;
+  }
+  return text;
+}
+
+std::string Bytes(std::uint64_t bytes) {
+  constexpr std::uint64_t kMega = 1'000'000;
+  return bytes < kMega ? std::format("{} bytes", bytes) : std::format("{} MB", bytes / kMega);
+}
+
+std::string Hex(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) text += std::format("{:02x}", static_cast<unsigned char>(c));
+  return text.substr(0, 12);
+}
+
+// ---- nodes
+
+std::pair<int, int> SeriesOf(const std::string& release) {
+  int major = 0, minor = 0;
+  const char* end = release.data() + release.size();
+  const auto [at, error] = std::from_chars(release.data(), end, major);
+  if (error == std::errc() && at != end) std::from_chars(at + 1, end, minor);
+  return {major, minor};
+}
+
+void CompareKernels(const wire::NodeFacts& source, const wire::NodeFacts& target,
+                    Findings* findings) {
+  if (source.machine() != target.machine()) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("{} is {}, {} is {}", target.node(), target.machine(), source.node(),
+                    source.machine()),
+        "a rank's code runs on one kind of machine only", "choose a target of the same kind");
+  }
+  if (SeriesOf(target.kernel()) < SeriesOf(source.kernel())) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("the kernel of {}, {}, is older than that of {}, {}", target.node(),
+                    target.kernel(), source.node(), source.kernel()),
+        "a rank, its libc or CRIU may use what the older one does not have",
+        "boot the same kernel series on both");
+  }
+}
+
+void CompareCpus(const wire::NodeFacts& source, const wire::NodeFacts& target,
+                 std::string_view baseline, Findings* findings) {
+  const auto extensions = MissingExtensions(source.cpu(), target.cpu(), baseline);
+  const auto state = MissingState(source.cpu(), target.cpu(), baseline);
+  const std::string remedy =
+      "choose a target with the same CPU features, or start the job with -cpu-baseline and the "
+      "level that all nodes have";
+  if (!extensions.empty()) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("the CPU of {} lacks {}, which {} has", target.node(),
+                    Joined(extensions, ", "), source.node()),
+        "libc, MPI or the program may have chosen code that uses it, and would die of SIGILL",
+        remedy);
+  }
+  if (!state.empty()) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("{} does not keep the {} registers, {} does", target.node(),
+                    Joined(state, " and "), source.node()),
+        "their contents could not be restored", remedy);
+  }
+  const bool smaller = target.cpu().xsave_bytes() < source.cpu().xsave_bytes();
+  const bool same_state = (source.cpu().xcr0() & ~target.cpu().xcr0()) == 0;
+  if (smaller && same_state) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("the XSAVE area of {} has {} bytes, that of {} has {}", target.node(),
+                    target.cpu().xsave_bytes(), source.node(), source.cpu().xsave_bytes()),
+        "the ranks' registers do not fit into it", remedy);
+  }
+}
+
+void CompareClocks(const wire::NodeFacts& source, const wire::NodeFacts& target,
+                   Findings* findings) {
+  const std::int64_t skew_us = target.time_us() - source.time_us();
+  if (std::abs(skew_us) <= kSkewUs || source.time_us() == 0 || target.time_us() == 0) return;
+  Add(findings, Finding::WARN, target.node(),
+      std::format("the clock of {} is {:.1f} s {} that of {}", target.node(),
+                  static_cast<double>(std::abs(skew_us)) / 1e6, skew_us < 0 ? "behind" : "ahead of",
+                  source.node()),
+      "time(), and the times of files, jump by that for a rank that moves",
+      "let NTP or PTP keep the clocks of both");
+}
+
+void CompareLibraries(const wire::NodeFacts& source, const wire::NodeFacts& target,
+                      Findings* findings) {
+  for (const wire::FileFacts& ours : source.libraries()) {
+    for (const wire::FileFacts& theirs : target.libraries()) {
+      if (ours.path() != theirs.path() || ours.build_id() == theirs.build_id()) continue;
+      Add(findings, Finding::REFUSE, target.node(),
+          std::format("{} is another build on {} ({}) than on {} ({})", ours.path(), target.node(),
+                      Hex(theirs.build_id()), source.node(), Hex(ours.build_id())),
+          "a rank that maps it cannot be restored over another build",
+          "install the same package version on both nodes");
+    }
+  }
+}
+
+// ---- files
+
+struct Use {
+  std::string path;
+  std::string node;  // the target
+  const wire::FileFacts* there = nullptr;  // nullptr: nobody asked
+};
+
+bool IsThere(const Use& use) { return use.there != nullptr && use.there->exists(); }
+
+// One finding per path, whichever ranks it is about.
+Finding& AddForRank(Findings* findings, const Use& use, std::uint32_t rank,
+                    Finding::Severity severity, std::string what, std::string why,
+                    std::string remedy) {
+  for (Finding& known : *findings->mutable_findings()) {
+    if (known.what() != what) continue;
+    if (std::ranges::find(known.ranks(), rank) == known.ranks().end()) known.add_ranks(rank);
+    return known;
+  }
+  Finding& finding =
+      Add(findings, severity, use.node, std::move(what), std::move(why), std::move(remedy));
+  finding.add_ranks(rank);
+  return finding;
+}
+
+void CompareMapped(const wire::FileFacts& here, const Use& use, std::uint32_t rank,
+                   Findings* findings) {
+  if (!IsThere(use)) {
+    AddForRank(findings, use, rank, Finding::REFUSE,
+               std::format("{} is not on {}", use.path, use.node),
+               "it is mapped into the rank, and its pages are read from there",
+               "install the same software on both nodes, or keep it on shared storage");
+    return;
+  }
+  const bool has_ids = !here.build_id().empty() || !use.there->build_id().empty();
+  const bool same = has_ids ? here.build_id() == use.there->build_id()
+                            : here.size() == use.there->size();
+  if (same) return;
+  AddForRank(findings, use, rank, Finding::REFUSE,
+             has_ids ? std::format("{} is another build on {} (build-id {}, here {})", use.path,
+                                   use.node, Hex(use.there->build_id()), Hex(here.build_id()))
+                     : std::format("{} has {} bytes on {}, here {}", use.path, use.there->size(),
+                                   use.node, here.size()),
+             "the rank's pointers are into this build's code",
+             "install the same version on both nodes");
+}
+
+constexpr unsigned kAccessMode = 3, kReadOnly = 0;  // of open(2)
+
+void CompareOpen(const wire::OpenFile& open, const Use& use, std::uint32_t rank,
+                 const Policy& policy, Findings* findings) {
+  const bool written = (open.flags() & kAccessMode) != kReadOnly;
+  const wire::FileFacts& here = open.file();
+  Finding* finding = nullptr;
+  if (!IsThere(use)) {
+    if (policy.carry_files && !here.is_directory() && !here.shared()) return;
+    finding = &AddForRank(findings, use, rank, Finding::REFUSE,
+                          std::format("{} is open and is not on {}", use.path, use.node),
+                          "it cannot be opened again there",
+                          "keep it on storage that both nodes share, or close it before the move");
+  } else if (!written && use.there->is_regular() && use.there->size() < here.size()) {
+    finding = &AddForRank(findings, use, rank, Finding::REFUSE,
+                          std::format("{} is open and is another file on {} ({} bytes, here {})",
+                                      use.path, use.node, use.there->size(), here.size()),
+                          "the rank would read something else from then on",
+                          "keep it on storage that both nodes share");
+  } else if (written && !here.shared() && here.inode() != use.there->inode()) {
+    finding = &AddForRank(findings, use, rank, Finding::WARN,
+                          std::format("{} is open for writing on a disk of the node itself, and "
+                                      "is another file on {}",
+                                      use.path, use.node),
+                          "what the rank writes after the move goes there",
+                          "keep it on storage that both nodes share");
+  }
+  if (finding == nullptr) return;
+  finding->set_pid(open.pid());
+  finding->set_fd(open.fd());
+}
+
+void CompareFiles(const wire::SourceFacts& source, const wire::NodeFacts& target,
+                  const Answers& answers, const Policy& policy, Findings* findings) {
+  const auto use_of = [&](const std::string& path) {
+    const auto found = answers.find(path);
+    return Use{path, target.node(), found == answers.end() ? nullptr : &found->second};
+  };
+  for (const wire::RankFacts& rank : source.ranks()) {
+    const Use directory = use_of(rank.working_directory());
+    if (!IsThere(directory) || !directory.there->is_directory())
+      AddForRank(findings, directory, rank.rank(), Finding::REFUSE,
+                 std::format("the working directory {} is not on {}", directory.path, target.node()),
+                 "a restored rank goes on where it was",
+                 "make it there, or keep it on shared storage");
+    for (const wire::FileFacts& file : rank.mapped())
+      CompareMapped(file, use_of(file.path()), rank.rank(), findings);
+    for (const wire::OpenFile& open : rank.files())
+      CompareOpen(open, use_of(open.file().path()), rank.rank(), policy, findings);
+  }
+}
+
+// ---- memory
+
+void CompareMemory(const wire::SourceFacts& source, const wire::NodeFacts& target,
+                   Findings* findings) {
+  std::uint64_t bytes = 0, huge_bytes = 0, free_huge_bytes = 0;
+  for (const wire::RankFacts& rank : source.ranks()) {
+    bytes += rank.memory_bytes();
+    for (const wire::Held& held : rank.holds())
+      if (held.kind() == wire::Held::HUGE_PAGES) huge_bytes += held.bytes();
+  }
+  for (const wire::HugePages& pages : target.huge_pages()) free_huge_bytes += pages.free_bytes();
+  const auto add = [&](const wire::NodeFacts& node, std::uint64_t needed, const char* why) {
+    if (node.memory_room_bytes() >= needed) return;
+    Add(findings, Finding::REFUSE, node.node(),
+        std::format("{} has room for {}, and the move needs {} there ({} bounds it)", node.node(),
+                    Bytes(node.memory_room_bytes()), Bytes(needed), node.memory_bound()),
+        why, "free memory there, raise the limit, or choose another target");
+  };
+  add(target, kTimesOnTarget * bytes,
+      "the images lie in memory beside the ranks that are restored from them");
+  add(source.node(), bytes, "the images are made in memory beside the ranks");
+  if (huge_bytes > free_huge_bytes) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("the ranks have {} in huge pages, and {} has {} of them free",
+                    Bytes(huge_bytes), target.node(), Bytes(free_huge_bytes)),
+        "such memory can only be restored in huge pages",
+        "raise vm.nr_hugepages there, or run the program without them");
+  }
+}
+
+std::string BaselineOf(const wire::SourceFacts& source) {
+  std::string weakest = source.ranks().empty() ? "" : "x86-64-v2";
+  for (const wire::RankFacts& rank : source.ranks()) {
+    if (rank.cpu_baseline().empty()) return "";
+    weakest = std::max(weakest, rank.cpu_baseline());
+  }
+  return weakest;
+}
+
+}  // namespace
+
+std::vector<std::string> PathsToAsk(const wire::SourceFacts& source) {
+  std::set<std::string> paths;
+  for (const wire::RankFacts& rank : source.ranks()) {
+    paths.insert(rank.working_directory());
+    for (const wire::FileFacts& file : rank.mapped()) paths.insert(file.path());
+    for (const wire::OpenFile& open : rank.files()) paths.insert(open.file().path());
+  }
+  return {paths.begin(), paths.end()};
+}
+
+Findings CheckNode(const wire::NodeFacts& node) {
+  Findings findings;
+  if (!node.criu_error().empty()) {
+    Add(&findings, Finding::REFUSE, node.node(),
+        std::format("CRIU is of no use on {}: {}", node.node(), node.criu_error()),
+        "it takes the ranks' images and restores them",
+        "install the package criu, version 4.0 or later, and look at what `criu check` says");
+  }
+  if (!node.namespaces()) {
+    Add(&findings, Finding::REFUSE, node.node(),
+        std::format("{} gives a job no namespaces: {}", node.node(), Joined(node.lost(), "; ")),
+        "restored ranks need their own PIDs and clocks",
+        "run as root or give xmpi-proxy the privilege");
+  }
+  return findings;
+}
+
+Findings CompareNodes(const wire::NodeFacts& source, const wire::NodeFacts& target,
+                      std::string_view baseline) {
+  Findings findings;
+  CompareKernels(source, target, &findings);
+  CompareCpus(source, target, baseline, &findings);
+  CompareClocks(source, target, &findings);
+  CompareLibraries(source, target, &findings);
+  return findings;
+}
+
+Findings Compare(const wire::SourceFacts& source, const wire::NodeFacts& target,
+                 const Answers& answers, const Policy& policy) {
+  Findings findings = CheckNode(source.node());
+  findings.MergeFrom(CheckNode(target));
+  CompareKernels(source.node(), target, &findings);
+  CompareCpus(source.node(), target, BaselineOf(source), &findings);
+  CompareClocks(source.node(), target, &findings);
+  CompareFiles(source, target, answers, policy, &findings);
+  CompareMemory(source, target, &findings);
+  for (const wire::RankFacts& rank : source.ranks())
+    CheckHeld(rank, source.node().node(), false, &findings);
+  return findings;
+}
+
+Findings CheckParked(const wire::SourceFacts& source) {
+  Findings findings;
+  for (const wire::RankFacts& rank : source.ranks())
+    CheckHeld(rank, source.node().node(), true, &findings);
+  return findings;
+}
+
+bool Refuses(const Findings& findings) {
+  return std::ranges::any_of(findings.findings(), [](const Finding& finding) {
+    return finding.severity() == Finding::REFUSE;
+  });
+}
+
+std::string Sentence(const Finding& finding) {
+  std::string where;
+  const auto add = [&](const std::string& part) { where += (where.empty() ? "" : ", ") + part; };
+  if (!finding.ranks().empty()) {
+    std::vector<std::string> ranks;
+    for (const std::uint32_t rank : finding.ranks()) ranks.push_back(std::to_string(rank));
+    add(std::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", Joined(ranks, ", ")));
+  }
+  if (finding.pid() != 0) add(std::format("PID {}", finding.pid()));
+  if (finding.fd() >= 0) add(std::format("descriptor {}", finding.fd()));
+  return std::format("{}{}{}{}: {}; {}", finding.what(), where.empty() ? "" : " (", where,
+                     where.empty() ? "" : ")", finding.why(), finding.remedy());
+}
+
+std::string Refusals(const Findings& findings) {
+  std::vector<std::string> sentences;
+  for (const Finding& finding : findings.findings()) {
+    if (finding.severity() == Finding::REFUSE) sentences.push_back(Sentence(finding));
+  }
+  if (sentences.size() == 1) return sentences.front();
+  std::string text;
+  for (std::size_t i = 0; i < sentences.size(); ++i)
+    text += std::format("{}({}) {}", i == 0 ? "" : " ", i + 1, sentences[i]);
+  return text;
+}
+
+}  // namespace xmpi::preflight
