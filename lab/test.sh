@@ -3,12 +3,23 @@
 # shellcheck shell=bash
 
 cmd_test() {
-  local ctest=(ctest --test-dir "$XMPI_BUILD" --output-on-failure -j "$JOBS") long="" status=0
+  local binds=() ctest=(ctest --test-dir "$XMPI_BUILD" --output-on-failure -j "$JOBS") long="" status=0
   export XMPI_LAB_KEEP=""
   while (($# > 0)); do
     case $1 in
       --long) long=yes && export XMPI_TEST_LONG=yes && shift ;;
       --keep) XMPI_LAB_KEEP=yes && shift ;;
+      --faults)
+        [[ ${2-} == all ]] || usage_error "test: --faults takes the word all"
+        long=yes && ctest+=(-R '^every_fault$' --verbose) && shift 2
+        ;;
+      --json)
+        [[ $# -ge 2 ]] || usage_error "test: --json needs a file"
+        XMPI_FAULTS_JSON=$(realpath -m "$2") && shift 2
+        [[ -d ${XMPI_FAULTS_JSON%/*} ]] || die "--json: there is no folder ${XMPI_FAULTS_JSON%/*}"
+        export XMPI_FAULTS_JSON
+        binds=(--bind "${XMPI_FAULTS_JSON%/*}")
+        ;;
       -R | -E | -L) ctest+=("$1" "${2-}") && shift $(($# > 1 ? 2 : 1)) ;;
       --) ctest+=("${@:2}") && break ;;
       *) usage_error "test: what is '$1'? (see ./dev help)" ;;
@@ -22,6 +33,6 @@ cmd_test() {
   [[ -z $XMPI_LAB_KEEP ]] || say "The lab stays up afterwards: XMPI_LAB=$XMPI_LAB ./dev lab status"
   # The fixture takes the lab down; this is for a ctest that was interrupted or ended by force.
   trap '[[ -n $XMPI_LAB_KEEP ]] || cmd_lab down' EXIT
-  in_base "${ctest[@]}" || status=$?
+  in_base "${binds[@]}" "${ctest[@]}" || status=$?
   return "$status"
 }
