@@ -27,6 +27,7 @@ trap 'touch "$STOP"; wait || true; lab down >/dev/null; rm -rf "$TEST_DIR" "$STO
 lab up -n 5 >&2
 RANDOM=$SEED
 PATIENCE="link_timeout=5,launcher_grace=1,redial_silence=2,image_progress=3"
+# shellcheck disable=SC2034 # move_lib.sh uses it
 LAUNCH=(-timeouts "$PATIENCE")
 began=$(date --iso-8601=seconds)
 
