@@ -190,8 +190,7 @@ Result<> ImageReceiver::RunConnection() {
   if (!accepted) return std::unexpected(accepted.error());
   os::TlsSocket socket = std::move(*accepted);
   const StopSignal::Scope scope(&stop_, &socket);
-  return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_,
-                              options_.answer);
+  return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_, options_.answer);
 }
 
 Result<image::RankImage> ImageReceiver::Take(RankId rank) {
