@@ -2,7 +2,7 @@
 # file that has LLVMFuzzerTestOneInput, then what it calls, for clang to instrument. It becomes
 #   NAME_corpus_test  the corpus in every build, linked with LIBS
 #   NAME_fuzz         15 seconds of libFuzzer, where clang is there
-#   NAME_fuzz_long    10 minutes of it, under ./dev test --long
+#   NAME_fuzz_long    2 minutes of it, under ./dev test --long
 # What is found new goes to the build folder, never into the tree.
 find_program(XMPI_CLANGXX clang++)
 
@@ -42,7 +42,7 @@ function(xmpi_fuzz name)
     DEPENDS ${objects}
     COMMENT "Linking the ${name} fuzz target")
   add_custom_target(${name}_fuzzer ALL DEPENDS ${fuzzer})
-  foreach(run "${name}_fuzz:15:unit:120" "${name}_fuzz_long:600:unit\;long:900")
+  foreach(run "${name}_fuzz:15:unit:120" "${name}_fuzz_long:120:unit\;long:300")
     string(REGEX MATCH "^(.*):(.*):(.*):(.*)$" run "${run}")
     set(found ${fuzzer}_corpus)
     file(MAKE_DIRECTORY ${found})

@@ -62,8 +62,7 @@ void OnEnded(Question& question, const Result<>& how, std::int64_t asked_at_us) 
   }
   patient.facts = ParseFacts(patient.node, ReadAll(question.output));
   // All clocks are told as of one moment of ours: the facts are made just before the shell ends.
-  if (patient.facts)
-    patient.facts->set_time_us(patient.facts->time_us() - NowUs() + asked_at_us);
+  if (patient.facts) patient.facts->set_time_us(patient.facts->time_us() - NowUs() + asked_at_us);
 }
 
 void AskAll(const std::string& proxy_path, std::vector<Patient>* patients) {
@@ -98,11 +97,13 @@ void AddSilent(const Patient& patient, wire::Findings* findings) {
   finding.set_severity(wire::Finding::REFUSE);
   finding.set_node(patient.node);
   finding.set_fd(-1);
-  finding.set_what(std::format("{} tells nothing: {}", patient.node, patient.facts.error().message));
+  finding.set_what(
+      std::format("{} tells nothing: {}", patient.node, patient.facts.error().message));
   finding.set_why("a proxy of a job would be started there in the same way");
-  finding.set_remedy(std::format("make `ssh {} true` work, and install XMPI there in the same place "
-                                 "(or say where with --proxy-path)",
-                                 patient.node));
+  finding.set_remedy(
+      std::format("make `ssh {} true` work, and install XMPI there in the same place "
+                  "(or say where with --proxy-path)",
+                  patient.node));
 }
 
 }  // namespace
@@ -167,8 +168,8 @@ Result<int> Doctor(const DoctorWords& words, const std::function<void(const std:
   AskAll(words.proxy_path.empty() ? ProxyBesideUs() : words.proxy_path, &patients);
   const wire::Findings findings = Examine(patients);
   if (words.json) {
-    print(DoctorJson(patients, findings).dump(
-              2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+    print(DoctorJson(patients, findings)
+              .dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
           "\n");
   } else {
     print(ShowDoctor(patients, findings));

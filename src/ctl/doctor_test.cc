@@ -66,7 +66,8 @@ TEST(Doctor, EachThingIsToldOnceForItsNode) {
 }
 
 TEST(Doctor, AHostNameIsNoOption) {
-  const auto code = Doctor({.nodes = {"-oProxyCommand=x"}, .proxy_path = {}}, [](const std::string&) {});
+  const auto code =
+      Doctor({.nodes = {"-oProxyCommand=x"}, .proxy_path = {}}, [](const std::string&) {});
   ASSERT_FALSE(code);
   EXPECT_EQ(code.error().code, ErrorCode::kUsage);
 }

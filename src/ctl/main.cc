@@ -217,7 +217,8 @@ int Main(int argc, char** argv) {
   cancel->add_option("JOB", words.job, "the job; may be left out when there is just one");
   CLI::App* doctor = add("doctor", "whether nodes are fit for jobs that move, before there is one");
   doctor->add_option("NODE", words.nodes, "the nodes, beside this one");
-  doctor->add_option("--proxy-path", words.proxy_path, "xmpi-proxy there (default: beside xmpictl)");
+  doctor->add_option("--proxy-path", words.proxy_path,
+                     "xmpi-proxy there (default: beside xmpictl)");
   CLI::App* help = app.add_subcommand("help", "show this");
   try {
     app.parse(argc, argv);
@@ -233,8 +234,7 @@ int Main(int argc, char** argv) {
   if (list->parsed()) return Finish(List(words));
   if (status->parsed()) return Finish(ShowJob(words));
   if (evacuate->parsed()) return Finish(Evacuate(words));
-  if (doctor->parsed())
-    return Finish(Doctor({words.nodes, words.proxy_path, words.json}, Print));
+  if (doctor->parsed()) return Finish(Doctor({words.nodes, words.proxy_path, words.json}, Print));
   return cancel->parsed() ? Finish(Cancel(words)) : kUsageExitCode;
 }
 

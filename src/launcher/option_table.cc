@@ -227,9 +227,10 @@ constexpr std::array kOptions = {
     Option{{"-bind-to", "", "core|none", "bind each rank to a core of its own (default: none)"},
            1,
            ApplyBinding},
-    Option{{"-cpu-baseline", "", "x86-64-v2|v3|v4", "let libc use no CPU feature beyond this level"},
-           1,
-           ApplyBaseline},
+    Option{
+        {"-cpu-baseline", "", "x86-64-v2|v3|v4", "let libc use no CPU feature beyond this level"},
+        1,
+        ApplyBaseline},
     // Environment and folder.
     Option{{"-genv", "", "NAME VALUE", "set a variable for all ranks (NAME=VALUE too)"},
            kPair,

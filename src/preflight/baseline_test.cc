@@ -51,8 +51,8 @@ constexpr Bit kBits[] = {
 };
 
 bool IsUsable(const std::string& diagnosis, const Bit& bit) {
-  const std::string name = std::format("x86.cpu_features.features[0x{:x}].active[0x{:x}]=0x",
-                                       bit.leaf, bit.index);
+  const std::string name =
+      std::format("x86.cpu_features.features[0x{:x}].active[0x{:x}]=0x", bit.leaf, bit.index);
   const std::size_t at = diagnosis.find(name);
   EXPECT_NE(at, std::string::npos) << name;
   return at != std::string::npos &&
@@ -115,7 +115,8 @@ TEST(Cpu, OnlyWhatAProgramCanUseIsMissed) {
 
 TEST(Cpu, ABaselineLeavesOutWhatIsBeyondIt) {
   const wire::CpuFacts full = Cpu({"sse4_2", "avx2", "avx512f", "aes"}, 0xe7);
-  EXPECT_THAT(MissingExtensions(full, Cpu({}), "x86-64-v4"), ElementsAre("sse4_2", "avx2", "avx512f"));
+  EXPECT_THAT(MissingExtensions(full, Cpu({}), "x86-64-v4"),
+              ElementsAre("sse4_2", "avx2", "avx512f"));
   EXPECT_THAT(MissingExtensions(full, Cpu({}), "x86-64-v3"), ElementsAre("sse4_2", "avx2"));
   EXPECT_THAT(MissingExtensions(full, Cpu({"sse4_2"}), "x86-64-v2"), ElementsAre());
   EXPECT_THAT(MissingState(full, Cpu({}, 0x3), ""), ElementsAre("AVX", "AVX-512"));

@@ -90,8 +90,8 @@ void CompareCpus(const wire::NodeFacts& source, const wire::NodeFacts& target,
       "level that all nodes have";
   if (!extensions.empty()) {
     Add(findings, Finding::REFUSE, target.node(),
-        std::format("the CPU of {} lacks {}, which {} has", target.node(),
-                    Joined(extensions, ", "), source.node()),
+        std::format("the CPU of {} lacks {}, which {} has", target.node(), Joined(extensions, ", "),
+                    source.node()),
         "libc, MPI or the program may have chosen code that uses it, and would die of SIGILL",
         remedy);
   }
@@ -141,7 +141,7 @@ void CompareLibraries(const wire::NodeFacts& source, const wire::NodeFacts& targ
 
 struct Use {
   std::string path;
-  std::string node;  // the target
+  std::string node;                        // the target
   const wire::FileFacts* there = nullptr;  // nullptr: nobody asked
 };
 
@@ -172,8 +172,8 @@ void CompareMapped(const wire::FileFacts& here, const Use& use, std::uint32_t ra
     return;
   }
   const bool has_ids = !here.build_id().empty() || !use.there->build_id().empty();
-  const bool same = has_ids ? here.build_id() == use.there->build_id()
-                            : here.size() == use.there->size();
+  const bool same =
+      has_ids ? here.build_id() == use.there->build_id() : here.size() == use.there->size();
   if (same) return;
   AddForRank(findings, use, rank, Finding::REFUSE,
              has_ids ? std::format("{} is another build on {} (build-id {}, here {})", use.path,
@@ -225,10 +225,10 @@ void CompareFiles(const wire::SourceFacts& source, const wire::NodeFacts& target
   for (const wire::RankFacts& rank : source.ranks()) {
     const Use directory = use_of(rank.working_directory());
     if (!IsThere(directory) || !directory.there->is_directory())
-      AddForRank(findings, directory, rank.rank(), Finding::REFUSE,
-                 std::format("the working directory {} is not on {}", directory.path, target.node()),
-                 "a restored rank goes on where it was",
-                 "make it there, or keep it on shared storage");
+      AddForRank(
+          findings, directory, rank.rank(), Finding::REFUSE,
+          std::format("the working directory {} is not on {}", directory.path, target.node()),
+          "a restored rank goes on where it was", "make it there, or keep it on shared storage");
     for (const wire::FileFacts& file : rank.mapped())
       CompareMapped(file, use_of(file.path()), rank.rank(), findings);
     for (const wire::OpenFile& open : rank.files())

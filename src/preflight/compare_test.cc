@@ -26,7 +26,8 @@ wire::NodeFacts Node(const std::string& name) {
   node.set_memory_room_bytes(1000 * kMega);
   node.set_memory_bound("the machine");
   node.set_time_us(1'000'000'000);
-  for (const char* flag : {"sse4_2", "avx2", "avx512f", "smep"}) node.mutable_cpu()->add_flags(flag);
+  for (const char* flag : {"sse4_2", "avx2", "avx512f", "smep"})
+    node.mutable_cpu()->add_flags(flag);
   node.mutable_cpu()->set_xcr0(0xe7);
   node.mutable_cpu()->set_xsave_bytes(2696);
   return node;
@@ -125,8 +126,8 @@ const Row kRows[] = {
     {"other_machine", [](World& w) { w.target.set_machine("aarch64"); }, "there is aarch64"},
     {"more_cpu", [](World& w) { w.target.mutable_cpu()->add_flags("amx_tile"); }, nullptr},
     {"larger_xsave", [](World& w) { w.target.mutable_cpu()->set_xsave_bytes(11008); }, nullptr},
-    {"kernels_flag", [](World& w) { KeepOnly(w.target.mutable_cpu(), {"sse4_2", "avx2", "avx512f"}); },
-     nullptr},
+    {"kernels_flag",
+     [](World& w) { KeepOnly(w.target.mutable_cpu(), {"sse4_2", "avx2", "avx512f"}); }, nullptr},
     {"less_cpu", [](World& w) { KeepOnly(w.target.mutable_cpu(), {"sse4_2", "avx2"}); },
      "the CPU of there lacks avx512f, which here has"},
     {"less_cpu_than_the_baseline",
@@ -163,7 +164,8 @@ const Row kRows[] = {
     {"library_missing", [](World& w) { w.answers["/lib/libc.so.6"].Clear(); },
      "/lib/libc.so.6 is not on there"},
     {"nobody_asked", [](World& w) { w.answers.erase("/lib/libc.so.6"); }, "is not on there"},
-    {"data_of_other_size", [](World& w) { w.answers["/work/data"].set_size(99); }, "has 99 bytes on"},
+    {"data_of_other_size", [](World& w) { w.answers["/work/data"].set_size(99); },
+     "has 99 bytes on"},
     {"no_directory", [](World& w) { w.answers["/work"].Clear(); },
      "the working directory /work is not on there"},
     {"directory_is_a_file", [](World& w) { w.answers["/work"].set_is_directory(false); },
@@ -195,8 +197,7 @@ const Row kRows[] = {
        w.answers["/scratch/log"].set_size(10);
      },
      nullptr},
-    {"huge_pages",
-     [](World& w) { w.Hold(Held::HUGE_PAGES, "memory").set_bytes(4 * kMega); },
+    {"huge_pages", [](World& w) { w.Hold(Held::HUGE_PAGES, "memory").set_bytes(4 * kMega); },
      "the ranks have 4 MB in huge pages, and there has 0 bytes"},
     {"huge_pages_enough",
      [](World& w) {
@@ -245,7 +246,8 @@ TEST(Compare, EverythingIsToldAtOnce) {
   World world;
   world.Hold(Held::IO_URING, "");
   world.Hold(Held::DEVICE, "/dev/x");
-  EXPECT_THAT(Refusals(world.Run()), testing::AllOf(HasSubstr("(1) solver"), HasSubstr("(2) solver")));
+  EXPECT_THAT(Refusals(world.Run()),
+              testing::AllOf(HasSubstr("(1) solver"), HasSubstr("(2) solver")));
 }
 
 TEST(Compare, AfterTeardownNothingCanBeMpis) {

@@ -1,5 +1,5 @@
-// What of a CPU the code of a rank may have chosen to use. Pure: comparisons. The names are those of
-// /proc/cpuinfo.
+// What of a CPU the code of a rank may have chosen to use. Pure: comparisons. The names are those
+// of /proc/cpuinfo.
 #pragma once
 
 #include <string>

@@ -83,8 +83,8 @@ std::string BuildIdOf(int fd) {
 
 bool IsShared(std::string_view file_system) {
   constexpr std::array<std::string_view, 15> kTypes = {
-      "nfs",  "nfs4",  "lustre", "beegfs",   "ceph",  "gpfs",   "cifs", "smb3",
-      "9p",   "virtiofs", "gfs2",  "ocfs2",  "orangefs", "afs",  "fuse"};
+      "nfs", "nfs4",     "lustre", "beegfs", "ceph",     "gpfs", "cifs", "smb3",
+      "9p",  "virtiofs", "gfs2",   "ocfs2",  "orangefs", "afs",  "fuse"};
   return std::ranges::find(kTypes, file_system) != kTypes.end() || file_system.starts_with("fuse.");
 }
 

@@ -18,7 +18,8 @@ struct Row {
 constexpr const char* kCloseIt = "the program must close it before XMPI_Quiesce";
 
 constexpr std::array kRows = {
-    Row{Held::TCP, "holds a {}", "a network connection stays behind, and CRIU cannot dump it", kCloseIt},
+    Row{Held::TCP, "holds a {}", "a network connection stays behind, and CRIU cannot dump it",
+        kCloseIt},
     Row{Held::UDP, "holds a {}", "CRIU cannot dump a network socket", kCloseIt},
     Row{Held::UNIX_SOCKET, "holds a {} whose other end is outside the rank",
         "its peer stays on this node", kCloseIt},
@@ -68,10 +69,9 @@ void CheckHeld(const wire::RankFacts& rank, const std::string& node, bool parked
       finding.add_ranks(rank.rank());
       finding.set_pid(held.pid());
       finding.set_fd(held.fd());
-      finding.set_what(held.process().empty()
-                           ? Filled(row.what, held.name())
-                           : std::format("{} on {} {}", held.process(), node,
-                                         Filled(row.what, held.name())));
+      finding.set_what(held.process().empty() ? Filled(row.what, held.name())
+                                              : std::format("{} on {} {}", held.process(), node,
+                                                            Filled(row.what, held.name())));
       finding.set_why(row.why);
       finding.set_remedy(row.remedy);
     }

@@ -1,5 +1,5 @@
-// Small readers of /proc and /sys: whole files, links, lists and `Name: value` lines. What cannot be
-// read is empty: a process may end while it is looked at.
+// Small readers of /proc and /sys: whole files, links, lists and `Name: value` lines. What cannot
+// be read is empty: a process may end while it is looked at.
 #pragma once
 
 #include <cstdint>

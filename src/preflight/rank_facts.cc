@@ -32,9 +32,9 @@ constexpr std::array kKnownObjects = {"[eventfd]"sv, "[eventpoll]"sv, "[signalfd
                                       "inotify"sv,   "[fanotify]"sv,  "[pidfd]"sv,    "bpf-map"sv};
 // What MPI libraries open of themselves, and close with their session.
 constexpr std::array kMpiDevices = {"/dev/infiniband/"sv, "/dev/knem"sv, "/dev/xpmem"sv,
-                                    "/dev/hfi1"sv, "/dev/cxi"sv, "/dev/kfd"sv};
-constexpr std::array kMpiShared = {"mpich"sv, "ucx"sv, "vader"sv, "sm_segment"sv, "psm"sv,
-                                   "osc_rdma"sv};
+                                    "/dev/hfi1"sv,        "/dev/cxi"sv,  "/dev/kfd"sv};
+constexpr std::array kMpiShared = {"mpich"sv,      "ucx"sv, "vader"sv,
+                                   "sm_segment"sv, "psm"sv, "osc_rdma"sv};
 
 bool BeginsWithOneOf(std::string_view text, const auto& beginnings) {
   return std::ranges::any_of(beginnings, [&](auto each) { return text.starts_with(each); });
@@ -125,8 +125,7 @@ class Look {
       Hold(wire::Held::TRACED, -1, std::format("the debugger PID {}", tracer));
     for (const char* space : {"pid", "mnt"}) {
       const std::string own = ReadLink(std::format("{}/ns/{}", process_, space));
-      const std::string root =
-          ReadLink(std::format("{}/ns/{}", Proc(rank_.pids.front()), space));
+      const std::string root = ReadLink(std::format("{}/ns/{}", Proc(rank_.pids.front()), space));
       if (!own.empty() && !root.empty() && own != root)
         Hold(wire::Held::NAMESPACE, -1, std::format("a {} namespace of its own", space));
     }

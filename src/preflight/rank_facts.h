@@ -34,7 +34,7 @@ struct Mapping {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
   std::uint64_t inode = 0;
-  std::string path;      // without " (deleted)"
+  std::string path;  // without " (deleted)"
   bool deleted = false;
 };
 std::vector<Mapping> ParseMaps(const std::string& text);

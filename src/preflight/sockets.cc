@@ -40,9 +40,7 @@ std::string AddressOf(const std::string& text) {
   return std::format("{}{}{}:{}", six ? "[" : "", name.data(), six ? "]" : "", port);
 }
 
-bool IsNowhere(const std::string& address) {
-  return address.ends_with(":0");
-}
+bool IsNowhere(const std::string& address) { return address.ends_with(":0"); }
 
 }  // namespace
 
@@ -64,8 +62,7 @@ SocketFacts Sockets::Find(std::uint64_t inode, const std::string& link) const {
   const auto found = sockets_.find(inode);
   if (found != sockets_.end()) return found->second;
   std::array<char, 64> name{};
-  const ssize_t size =
-      getxattr(link.c_str(), "system.sockprotoname", name.data(), name.size() - 1);
+  const ssize_t size = getxattr(link.c_str(), "system.sockprotoname", name.data(), name.size() - 1);
   const std::string protocol = size > 0 ? name.data() : "";
   const wire::Held::Kind kind = protocol.starts_with("TCP")   ? wire::Held::TCP
                                 : protocol.starts_with("UDP") ? wire::Held::UDP
@@ -87,8 +84,8 @@ void Sockets::ReadInternet(const std::string& file, const char* protocol, wire::
     if (!(words >> inode) || inode == 0) continue;
     local = AddressOf(local);
     remote = AddressOf(remote);
-    const bool listening = kind == wire::Held::TCP &&
-                           std::strtoul(state.c_str(), nullptr, 16) == kTcpListen;
+    const bool listening =
+        kind == wire::Held::TCP && std::strtoul(state.c_str(), nullptr, 16) == kTcpListen;
     sockets_[inode] = {kind,
                        listening ? std::format("{} socket listening on {}", protocol, local)
                        : IsNowhere(remote)
@@ -109,8 +106,8 @@ void Sockets::ReadUnix(const std::string& file) {
     for (int i = 0; i < 6; ++i) words >> skipped;
     if (!(words >> inode)) continue;
     words >> path;
-    sockets_[inode] = {wire::Held::UNIX_SOCKET,
-                       "Unix socket" + (path.empty() ? "" : " " + path), 0};
+    sockets_[inode] = {wire::Held::UNIX_SOCKET, "Unix socket" + (path.empty() ? "" : " " + path),
+                       0};
   }
 }
 

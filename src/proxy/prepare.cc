@@ -139,8 +139,7 @@ wire::NodeFacts LookAtNode(const Here& here) {
   return facts;
 }
 
-wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch,
-                               const Living& ranks) {
+wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch, const Living& ranks) {
   wire::SourceFacts facts;
   for (const preflight::RankToLookAt& look : ToLookAt(ranks)) {
     wire::RankFacts& rank = *facts.add_ranks();

@@ -33,8 +33,8 @@ struct Here {
 };
 wire::NodeFacts LookAtNode(const Here& here);
 
-// The source's side of the preflight: this node, and what its ranks are and hold. Takes a while with
-// many ranks, and may run in any thread while the slot lives.
+// The source's side of the preflight: this node, and what its ranks are and hold. Takes a while
+// with many ranks, and may run in any thread while the slot lives.
 using Living = std::map<RankId, Ranks::Process>;
 wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch, const Living& ranks);
 

@@ -217,8 +217,7 @@ Result<> ImageReceiver::RunConnection() {
   had_peer_ = true;
   os::TlsSocket socket = std::move(*accepted);
   const StopSignal::Scope scope(&stop_, &socket);
-  return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_,
-                              options_.answer);
+  return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_, options_.answer);
 }
 
 Result<image::RankImage> ImageReceiver::Image(RankId rank) const {
