@@ -4,7 +4,8 @@
 // duplicates, overlaps, foreign ranks, names that are paths and totals beyond the limit are
 // kProtocol errors, after which the connection is to be closed. What was accepted before stays, so
 // that a new connection goes on from Holds(); a rank whose image does not match its manifest is
-// dropped whole and is kUnreachable: worth another connection. No IO of its own, no clock, not thread-safe.
+// dropped whole and is kUnreachable: worth another connection. No IO of its own, no clock, not
+// thread-safe.
 #pragma once
 
 #include <cstdint>

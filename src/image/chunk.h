@@ -15,8 +15,9 @@
 //       56    8  XXH3-64 over the header up to here and the payload
 //
 // A chunk whose hash does not check is kUnreachable, as a connection that broke; any other that is
-// not as it should be is kProtocol. Either way the connection is closed, and what was accepted before
-// stays held. Nothing here does IO; ReadChunk and WriteChunk go through the caller's functions.
+// not as it should be is kProtocol. Either way the connection is closed, and what was accepted
+// before stays held. Nothing here does IO; ReadChunk and WriteChunk go through the caller's
+// functions.
 #pragma once
 
 #include <cstddef>

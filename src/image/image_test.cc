@@ -59,8 +59,12 @@ TEST(Manifest, RefusesNamesThatArePaths) {
   EXPECT_FALSE(IsPlainFileName(std::string("a\0b", 3)));
   EXPECT_FALSE(IsPlainFileName(std::string(256, 'a')));
   EXPECT_TRUE(IsPlainFileName("pages-1.img"));
-  const Manifest twice{
-      .rank = 0, .pid = 1, .used_pids = {}, .ties = {}, .files = {{"a", 1, {}}, {"a", 1, {}}}, .note = {}};
+  const Manifest twice{.rank = 0,
+                       .pid = 1,
+                       .used_pids = {},
+                       .ties = {},
+                       .files = {{"a", 1, {}}, {"a", 1, {}}},
+                       .note = {}};
   EXPECT_FALSE(DecodeManifest(Encode(twice)));
 }
 
@@ -249,7 +253,8 @@ class RefusalTest : public StreamTest {
     return Data(0, 0, bytes);
   }
   static Manifest ManifestFor(RankId rank, std::vector<ManifestFile> files) {
-    return {.rank = rank, .pid = 2, .used_pids = {}, .ties = {}, .files = std::move(files), .note = {}};
+    return {
+        .rank = rank, .pid = 2, .used_pids = {}, .ties = {}, .files = std::move(files), .note = {}};
   }
 
   MemoryStorage storage_;

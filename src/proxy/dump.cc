@@ -44,7 +44,8 @@ void OnDumped(Dump& dump, criu::DumpDone dumped) {
 Result<wire::RankImage> FactsOf(RankId rank, const std::string& note) {
   wire::RankImage image;
   if (!image.ParseFromString(note) || image.rank() != rank)
-    return Fail(ErrorCode::kProtocol, std::format("the image of rank {} came without its note", rank));
+    return Fail(ErrorCode::kProtocol,
+                std::format("the image of rank {} came without its note", rank));
   return image;
 }
 

@@ -15,9 +15,10 @@
 
 namespace xmpi::proxy {
 
-// `facts`, one for each rank, travel with the images as their notes; `done` gets them with bytes and
-// dump_us set, or the first failure. `on_image` gets each image; then `done` runs once, when no dump is under way any more: whatever
-// the caller does to the originals after it cannot cross a dump.
+// `facts`, one for each rank, travel with the images as their notes; `done` gets them with bytes
+// and dump_us set, or the first failure. `on_image` gets each image; then `done` runs once, when no
+// dump is under way any more: whatever the caller does to the originals after it cannot cross a
+// dump.
 void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
                const std::vector<wire::RankImage>& facts, criu::Checkpointer* checkpointer,
                std::function<void(image::RankImage)> on_image,

@@ -21,8 +21,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What a target says comes when it is done with the images; whether it is alive is the launcher's to
-// tell.
+// What a target says comes when it is done with the images; whether it is alive is the launcher's
+// to tell.
 constexpr std::chrono::hours kPatience{1};
 
 void SetImageOptions(int fd, const LinkTimeouts& timeouts) {

@@ -285,8 +285,8 @@ void Proxy::RestoreFrom(std::vector<image::RankImage> images) {
     pids.insert(pids.end(), used.begin(), used.end());
   }
   auto held = std::make_shared<std::vector<image::RankImage>>(std::move(images));
-  pid_freer_ = FreePids(
-      loop_, std::move(pids), slot_.get(), &checkpointer(), [this, held](Result<> free) {
+  pid_freer_ =
+      FreePids(loop_, std::move(pids), slot_.get(), &checkpointer(), [this, held](Result<> free) {
         if (!free) return OnRestored(std::unexpected(free.error()));
         RestoreRanks(std::move(*held), launch_.bind_to(), slot_.get(), &checkpointer(), &ranks_,
                      [this](auto places) { OnRestored(std::move(places)); });

@@ -19,8 +19,8 @@
 
 namespace xmpi::proxy {
 
-// Ends whatever in the slot has a PID that the images need (an earlier restore may have left it), and
-// calls `done` when those PIDs are free or will not be; not if what it returns has gone before.
+// Ends whatever in the slot has a PID that the images need (an earlier restore may have left it),
+// and calls `done` when those PIDs are free or will not be; not if what it returns has gone before.
 std::shared_ptr<void> FreePids(asio::io_context& loop, std::vector<pid_t> pids, os::Slot* slot,
                                criu::Checkpointer* checkpointer,
                                std::function<void(Result<>)> done);

@@ -39,8 +39,7 @@ std::uint64_t RoomForAnImage() {
 // Flips a bit of the first bytes of a file that pass.
 image::WriteAll Corrupting(image::WriteAll write) {
   return [write, done = std::make_shared<bool>()](std::span<const std::byte> bytes) {
-    if (bytes.size() <= image::kChunkHeaderBytes || std::exchange(*done, true))
-      return write(bytes);
+    if (bytes.size() <= image::kChunkHeaderBytes || std::exchange(*done, true)) return write(bytes);
     std::vector<std::byte> damaged(bytes.begin(), bytes.end());
     damaged.back() ^= std::byte{1};
     return write(damaged);

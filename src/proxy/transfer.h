@@ -1,8 +1,8 @@
 // transfer: the images go from the source's proxy to the candidate over one TLS connection, memory
 // to memory, each as soon as it is dumped. ImageSender is the source's end, ImageReceiver the
-// candidate's; each has one worker thread and tells the event loop through Post. The sender is never
-// silent for long; a connection that breaks, or falls silent, is made again and goes on where the
-// receiver's images end. Destroying either ends its thread and frees its images.
+// candidate's; each has one worker thread and tells the event loop through Post. The sender is
+// never silent for long; a connection that breaks, or falls silent, is made again and goes on where
+// the receiver's images end. Destroying either ends its thread and frees its images.
 #pragma once
 
 #include <condition_variable>
@@ -74,7 +74,8 @@ class ImageSender {
   Result<> RunConnection();
   Result<> Ask(os::TlsSocket* socket);
   Result<> SendAll(os::TlsSocket* socket, const image::Holdings& held);
-  // The image number `index` once it is there; nullptr when there will be none. Writes now and then.
+  // The image number `index` once it is there; nullptr when there will be none. Writes now and
+  // then.
   Result<image::RankImage*> Await(std::size_t index, const image::WriteAll& write);
 
   os::TlsContext tls_;
