@@ -49,7 +49,8 @@ std::string Describe(const core::Record& record) {
   std::string text = record.name;
   for (const auto& [key, value] : record.fields) {
     const auto* number = std::get_if<std::int64_t>(&value);
-    text += std::format(" {}={}", key, number ? std::to_string(*number) : std::get<std::string>(value));
+    text +=
+        std::format(" {}={}", key, number ? std::to_string(*number) : std::get<std::string>(value));
   }
   return text;
 }

@@ -105,9 +105,9 @@ std::shared_ptr<Proxy> Faults::ProxyOf(Victim victim) {
   }
   std::vector<ProxyId> seats;
   for (SlotId slot = 0; slot < coordinator.slots().size(); ++slot) {
-    const bool moves = migration && std::ranges::any_of(migration->moves, [&](const core::Move& move) {
-      return move.slot == slot;
-    });
+    const bool moves =
+        migration && std::ranges::any_of(migration->moves,
+                                         [&](const core::Move& move) { return move.slot == slot; });
     if (!moves) seats.push_back(coordinator.slots()[slot].proxy);
   }
   if (seats.empty()) return nullptr;
@@ -149,7 +149,8 @@ void Faults::Strike(const Fault& fault) {
       rank->StallUntil(world_.now() + fault.duration);
       return Lasts(fault.duration, [] {});
     }
-    default: break;
+    default:
+      break;
   }
   if (StrikeOrder(fault)) return;
   Node* node = NodeOf(fault.victim);
@@ -187,12 +188,15 @@ bool Faults::StrikeNode(const Fault& fault, Node& node) {
       }
       Lasts(fault.duration, [] {});
       return true;
-    case FaultKind::kCrashHost: world_.CrashNode(node); return true;
+    case FaultKind::kCrashHost:
+      world_.CrashNode(node);
+      return true;
     case FaultKind::kRebootHost:
       world_.CrashNode(node);
       Lasts(fault.duration, [&node] { node.Boot(); });
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -215,11 +219,11 @@ bool Faults::StrikeOrder(const Fault& fault) {
     case FaultKind::kCrossingOrder:
     case FaultKind::kUrgentOrder:
       CountHit(fault);
-      world_.operations().Order(
-          coordinator.slots()[random_.Below(coordinator.slots().size())].node,
-          fault.kind == FaultKind::kUrgentOrder);
+      world_.operations().Order(coordinator.slots()[random_.Below(coordinator.slots().size())].node,
+                                fault.kind == FaultKind::kUrgentOrder);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 

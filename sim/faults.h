@@ -55,7 +55,7 @@ class Faults {
 
   World& world_;
   Random random_;
-  std::vector<Fault> waiting_;   // for their phase
+  std::vector<Fault> waiting_;  // for their phase
   std::vector<Fault> for_work_;
   std::optional<core::Phase> phase_;
   std::optional<core::Phase> struck_in_;

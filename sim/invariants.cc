@@ -21,8 +21,8 @@ std::string StateOf(const core::Coordinator& coordinator) {
     state += std::format("proxy {} {}\n", ToString(id), static_cast<int>(proxy.role));
   const auto& migration = coordinator.migration();
   if (!migration) return state;
-  state += std::format("migration {} {} {}\n", migration->id, Name(migration->step),
-                       migration->failure);
+  state +=
+      std::format("migration {} {} {}\n", migration->id, Name(migration->step), migration->failure);
   for (const core::Move& move : migration->moves)
     state += std::format("move {} {}{}{}{}{}{}{}{}\n", ToString(move.candidate), move.target_ready,
                          move.source_ready, move.dumped, move.held, move.drained, move.restored,
@@ -40,8 +40,8 @@ std::string WhyStaleOfGiver(const core::Coordinator& coordinator,
   if (!envelope.has_source_ready() && !envelope.has_dumped()) return "";
   const AttemptId attempt = envelope.has_dumped() ? envelope.dumped().candidate_attempt()
                                                   : envelope.source_ready().candidate_attempt();
-  const bool current = std::ranges::any_of(
-      coordinator.migration()->moves, [&](const core::Move& move) {
+  const bool current =
+      std::ranges::any_of(coordinator.migration()->moves, [&](const core::Move& move) {
         const bool goes = !move.left || move.rescued;
         return move.slot == message.from.slot && goes && move.candidate.attempt == attempt;
       });
@@ -72,9 +72,10 @@ std::string WhyStale(const core::Coordinator& coordinator, const core::ProxyMess
     return current || (!move.left && original_ended);
   };
   if (migration && std::ranges::any_of(migration->moves, is_his)) return "";
-  const bool gives = migration && std::ranges::any_of(migration->moves, [&](const core::Move& move) {
-                       return move.giver == message.from;
-                     });
+  const bool gives =
+      migration && std::ranges::any_of(migration->moves, [&](const core::Move& move) {
+        return move.giver == message.from;
+      });
   if (gives) return WhyStaleOfGiver(coordinator, message);
   return "of another attempt";
 }
@@ -102,8 +103,9 @@ void Invariants::AfterEvent(const core::Actions& actions) {
   }
   if (stale_.empty()) return;
   const std::string state = StateOf(coordinator);
-  const bool silent = std::ranges::all_of(
-      actions, [](const core::Action& action) { return std::holds_alternative<core::Record>(action); });
+  const bool silent = std::ranges::all_of(actions, [](const core::Action& action) {
+    return std::holds_alternative<core::Record>(action);
+  });
   if (state != state_before_ || !silent)
     world_.Violate(std::format("No stale message changes state: it is {}\nbefore:\n{}after:\n{}",
                                stale_, state_before_, state));
@@ -187,14 +189,14 @@ void Invariants::OnEndOrdered(const RankProcess& rank) {
   const auto found = seat ? seat->ranks().find(rank.rank()) : decltype(seat->ranks().end()){};
   const bool other = seat && found != seat->ranks().end() && found->second.get() != &rank;
   if (!other)
-    return world_.Violate(std::format(
-        "No order ends a rank's only instance: instance {} of rank {} is ended", rank.instance(),
-        rank.rank()));
+    return world_.Violate(
+        std::format("No order ends a rank's only instance: instance {} of rank {} is ended",
+                    rank.instance(), rank.rank()));
   const bool is_original = rank.model().epoch + 1 == slot.epoch;
   const auto found_epoch = committed_.find(coordinator.ranks()[rank.rank()].slot);
   const bool committed = found_epoch != committed_.end() && found_epoch->second == slot.epoch;
-  if (is_original && rank.instance() < found->second->instance() && !committed && found->second->alive() && !found->second->stopped() &&
-      rank.parked())
+  if (is_original && rank.instance() < found->second->instance() && !committed &&
+      found->second->alive() && !found->second->stopped() && rank.parked())
     world_.Violate(std::format(
         "Originals are kept until the copies' first fence has opened: instance {} of rank {} is "
         "ended before",
@@ -254,11 +256,10 @@ void Invariants::OnRankStruck(const RankProcess& rank, const Fault& fault) {
   const core::Coordinator& coordinator = world_.launcher().coordinator();
   const auto& migration = coordinator.migration();
   const SlotId slot = coordinator.ranks()[rank.rank()].slot;
-  const bool uncommitted = migration && migration->step >= core::Step::kReconnect &&
-                           !migration->fence_opened &&
-                           std::ranges::any_of(migration->moves, [&](const core::Move& move) {
-                             return move.slot == slot && move.moved;
-                           });
+  const bool uncommitted =
+      migration && migration->step >= core::Step::kReconnect && !migration->fence_opened &&
+      std::ranges::any_of(migration->moves,
+                          [&](const core::Move& move) { return move.slot == slot && move.moved; });
   const bool ran = !rank.parked() && rank.proxy().id() == SeatOf(rank.rank());
   if (ran && !uncommitted) Excuse(std::format("rank {} has crashed", rank.rank()));
 }

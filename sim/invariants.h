@@ -60,9 +60,9 @@ class Invariants {
   std::map<std::pair<RankId, std::uint64_t>, int> returned_;
   std::map<std::pair<SlotId, Epoch>, ProxyId> speakers_;
   MigrationId last_commit_ = 0;
-  bool doomed_ = false;  // a rank is lost
+  bool doomed_ = false;                // a rank is lost
   std::map<SlotId, Epoch> committed_;  // behind the first fence that its ranks joined in it
-  std::string stale_;  // why the event under way is stale
+  std::string stale_;                  // why the event under way is stale
   std::string state_before_;
   std::string excuse_;
   std::size_t size_at_rest_ = 0;

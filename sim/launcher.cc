@@ -63,7 +63,8 @@ void Launcher::Do(const core::StartProxy& action) {
   links_[id] = std::make_shared<Link>(
       &world_.network(), id,
       LinkEvents{
-          .at_launcher = [this, id](wire::Envelope envelope) { OnMessage(id, std::move(envelope)); },
+          .at_launcher = [this,
+                          id](wire::Envelope envelope) { OnMessage(id, std::move(envelope)); },
           .at_proxy =
               [this, id](wire::Envelope envelope) {
                 if (const auto proxy = world_.FindProxy(id)) proxy->OnMessage(std::move(envelope));

@@ -29,12 +29,12 @@ int RunMany(std::uint64_t first, std::uint64_t last, unsigned threads, const std
             bool shrink) {
   const Summary summary = RunSeeds(first, last, threads);
   Print(HistogramTable(summary.hits));
-  Print(std::format("{} runs in {:.1f} s: {} reached handover, {} jobs survived, {} moves done, "
-                    "{:.0f} events a run, {} violations\n",
-                    summary.runs, summary.wall_s, summary.reached_handover, summary.jobs_survived,
-                    summary.moves_done,
-                    static_cast<double>(summary.events) / static_cast<double>(summary.runs),
-                    summary.failures.size()));
+  Print(std::format(
+      "{} runs in {:.1f} s: {} reached handover, {} jobs survived, {} moves done, "
+      "{:.0f} events a run, {} violations\n",
+      summary.runs, summary.wall_s, summary.reached_handover, summary.jobs_survived,
+      summary.moves_done, static_cast<double>(summary.events) / static_cast<double>(summary.runs),
+      summary.failures.size()));
   for (std::size_t i = 0; i < std::min(kFailuresShown, summary.failures.size()); ++i)
     Print(std::format("seed {}: {}\n", summary.failures[i].seed, summary.failures[i].violation));
   if (!json.empty()) {
@@ -51,7 +51,8 @@ int RunMany(std::uint64_t first, std::uint64_t last, unsigned threads, const std
 }
 
 int Main(int argc, char** argv) {
-  CLI::App app{"Runs a whole job under faults, deterministically, and checks that no rank is lost."};
+  CLI::App app{
+      "Runs a whole job under faults, deterministically, and checks that no rank is lost."};
   std::uint64_t seed = 0;
   std::string seeds, json;
   bool trace = false;

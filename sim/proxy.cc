@@ -59,8 +59,8 @@ Time Proxy::InOrder(Time& last, Time delay) {
 void Proxy::OnRankSays(RankProcess& rank, core::RankMessage message) {
   // A proxy may come to read a rank's socket late: it has many, and its host is busy.
   const bool late = world_.app().Percent(4);
-  const Time delay = late ? world_.app().Between(100 * kMs, 1500 * kMs)
-                          : world_.app().Between(10, 400);
+  const Time delay =
+      late ? world_.app().Between(100 * kMs, 1500 * kMs) : world_.app().Between(10, 400);
   After(InOrder(sockets_[rank.rank()].control_out, delay),
         [this, id = rank.rank(), message = std::move(message)] {
           Deliver(core::RankSaid{id, message});
@@ -69,9 +69,7 @@ void Proxy::OnRankSays(RankProcess& rank, core::RankMessage message) {
 
 void Proxy::OnRankPmi(RankProcess& rank, std::string bytes) {
   After(InOrder(sockets_[rank.rank()].pmi_out, world_.app().Between(10, 300)),
-        [this, id = rank.rank(), bytes = std::move(bytes)] {
-          Deliver(core::RankPmi{id, bytes});
-        });
+        [this, id = rank.rank(), bytes = std::move(bytes)] { Deliver(core::RankPmi{id, bytes}); });
 }
 
 void Proxy::OnRankEnded(RankProcess& rank, std::uint32_t wait_status) {

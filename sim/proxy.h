@@ -101,8 +101,8 @@ class Proxy : public std::enable_shared_from_this<Proxy> {
   std::map<RankId, Sockets> sockets_;
   wire::Launch launch_;
 
-  std::uint64_t connects_ = 0;  // the number of the newest order to connect
-  std::uint64_t work_ = 0;  // the number of the dump or restore under way
+  std::uint64_t connects_ = 0;          // the number of the newest order to connect
+  std::uint64_t work_ = 0;              // the number of the dump or restore under way
   std::vector<wire::RankImage> facts_;  // that go with the images
   std::vector<wire::RankImage> dumped_;
   std::size_t dumps_left_ = 0;

@@ -14,8 +14,8 @@ constexpr Time kImageProgress = 10 * kSecond;  // as LinkTimeouts::image_progres
 
 void Proxy::AddRank(RankModel model) {
   if (const auto old = ranks_.find(model.rank); old != ranks_.end()) old->second->End();
-  auto process = std::make_shared<RankProcess>(&world_, this, &node_, world_.NextInstance(),
-                                               std::move(model));
+  auto process =
+      std::make_shared<RankProcess>(&world_, this, &node_, world_.NextInstance(), std::move(model));
   ranks_[process->rank()] = process;
   sockets_[process->rank()] = {};
   world_.Say(ToString(id_), "rank {} is instance {}", process->rank(), process->instance());
@@ -88,7 +88,8 @@ void Proxy::Perform(core::DumpRanks& action) {
   }
   dumps_left_ = living.size();
   image_fault_.reset();
-  for (FaultKind kind : {FaultKind::kSlowImages, FaultKind::kCutImages, FaultKind::kCorruptImages}) {
+  for (FaultKind kind :
+       {FaultKind::kSlowImages, FaultKind::kCutImages, FaultKind::kCorruptImages}) {
     if (!image_fault_) image_fault_ = world_.TakeWorkFault(kind, node_);
   }
   if (action.held) return SendHeldImages(work);
@@ -133,8 +134,8 @@ void Proxy::SendHeldImages(std::uint64_t work) {
 void Proxy::EndDump(std::uint64_t work, const std::string& error) {
   if (work != work_) return;
   if (!error.empty()) ++work_;
-  Deliver(core::RanksDumped{.error = error, .images = error.empty() ? dumped_
-                                                                    : std::vector<wire::RankImage>()});
+  Deliver(core::RanksDumped{.error = error,
+                            .images = error.empty() ? dumped_ : std::vector<wire::RankImage>()});
   if (!error.empty()) return;
   After(world_.app().Between(kMs, 40 * kMs), [this] {
     wire::Envelope envelope;
@@ -156,7 +157,8 @@ void Proxy::SendImage(std::uint64_t work, Image image, Time began) {
   After(delay, [this, work, image = std::move(image), began, corrupt, peer, connection] {
     if (work != work_ || peer != image_peer_.lock() || !peer->alive_) return;
     if (connection != peer->image_connection_) return;
-    if (corrupt) return peer->OnImagesCannotCome(connection, "an image does not match its checksum");
+    if (corrupt)
+      return peer->OnImagesCannotCome(connection, "an image does not match its checksum");
     if (CanTalk(node_, peer->node_)) {
       peer->OnImage(image);
       return;

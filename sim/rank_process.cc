@@ -102,8 +102,11 @@ void RankProcess::EnterSafePoint() {
 
 void RankProcess::Pass() {
   switch (model_.quiesce.Next(model_.passed)) {
-    case rank::Step::kGoOn: return LeaveSafePoint();
-    case rank::Step::kWait: model_.place = Place::kSafePoint; return;
+    case rank::Step::kGoOn:
+      return LeaveSafePoint();
+    case rank::Step::kWait:
+      model_.place = Place::kSafePoint;
+      return;
     case rank::Step::kMissed:
       world_.Violate(std::format(
           "All ranks stop at one call that lies ahead of each: rank {} is told {} in call {}",
@@ -126,7 +129,9 @@ void RankProcess::StopHere() {
   switch (model_.quiesce.state()) {
     case State::kArrived:
     case State::kRefused:
-    case State::kChecked: model_.place = Place::kSafePoint; return;
+    case State::kChecked:
+      model_.place = Place::kSafePoint;
+      return;
     case State::kChecking:
     case State::kWithdrawn:
       if (model_.place == Place::kBarrier) return;
@@ -190,7 +195,9 @@ void RankProcess::OnControl(const core::RankMessage& message) {
 // What a rank that waits for a word does when one may have come.
 void RankProcess::Read() {
   switch (model_.place) {
-    case Place::kSafePoint: Drain(); break;
+    case Place::kSafePoint:
+      Drain();
+      break;
     case Place::kBarrier:
       while (model_.quiesce.state() == State::kChecking && !inbox_.empty()) Drain();
       return;
@@ -198,7 +205,8 @@ void RankProcess::Read() {
       while (model_.quiesce.state() == State::kParked && !inbox_.empty()) Drain();
       if (model_.quiesce.state() == State::kParked) return;
       break;
-    default: return;
+    default:
+      return;
   }
   model_.in_stop ? StopHere() : Pass();
 }
@@ -221,8 +229,8 @@ void RankProcess::Drain() {
 void RankProcess::OnSignal() {
   if (!alive()) return;
   if (!model_.said_hello)
-    return world_.Violate(std::format(
-        "Only a rank that has said hello is signalled: rank {} is {}", model_.rank, Name(model_.place)));
+    return world_.Violate(std::format("Only a rank that has said hello is signalled: rank {} is {}",
+                                      model_.rank, Name(model_.place)));
   const bool blocked = model_.place != Place::kComputing && model_.place != Place::kHalo;
   if (blocked)
     model_.signal_pending = true;

@@ -21,11 +21,11 @@ class Proxy;
 class World;
 
 enum class Place {
-  kOpening,     // talks PMI: at the start, and after a continue
+  kOpening,  // talks PMI: at the start, and after a continue
   kComputing,
-  kHalo,        // waits for its neighbours
-  kSafePoint,   // in the slow path of XMPI_Quiesce, waits for a word
-  kBarrier,     // the check's
+  kHalo,       // waits for its neighbours
+  kSafePoint,  // in the slow path of XMPI_Quiesce, waits for a word
+  kBarrier,    // the check's
   kTearing,
   kParked,
   kFinalizing,
@@ -40,7 +40,7 @@ struct RankModel {
   std::uint64_t passed = 0;  // XMPI_Quiesce calls entered
   bool in_stop = false;      // between arrival and the end of the stop
   bool said_hello = false;
-  bool rebuilt = false;      // the session was opened anew in this call
+  bool rebuilt = false;  // the session was opened anew in this call
   bool signal_pending = false;
   Epoch epoch = 1;
   Generation generation = 0;

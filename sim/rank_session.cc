@@ -38,12 +38,13 @@ void RankProcess::OnPmi(const std::string& line) {
   if (model_.place != Place::kOpening) return;
   const std::string address = std::format("instance{}.generation{}", instance_, model_.generation);
   switch (model_.pmi_step++) {
-    case kInit: return SendPmi("cmd=get_my_kvsname");
+    case kInit:
+      return SendPmi("cmd=get_my_kvsname");
     case kName:
       model_.kvs = ValueOf(line, "kvsname");
       world_.mpi().Open(this, address);
-      return SendPmi(std::format("cmd=put kvsname={} key={} value={}", model_.kvs,
-                                 Key(model_.rank), address));
+      return SendPmi(
+          std::format("cmd=put kvsname={} key={} value={}", model_.kvs, Key(model_.rank), address));
     case kPut:
       ++model_.fences;
       return SendPmi("cmd=barrier_in");
@@ -55,7 +56,8 @@ void RankProcess::OnPmi(const std::string& line) {
       model_.addresses[peer] = ValueOf(line, "value");
       return AskNextPeer();
     }
-    case kLastFence: return After(world_.app().Between(100, 5 * kMs), &RankProcess::Opened);
+    case kLastFence:
+      return After(world_.app().Between(100, 5 * kMs), &RankProcess::Opened);
   }
 }
 
@@ -63,7 +65,8 @@ void RankProcess::AskNextPeer() {
   const auto peers = world_.mpi().NeighboursOf(model_.rank);
   if (model_.pmi_peer < peers.size()) {
     model_.pmi_step = kGet;
-    return SendPmi(std::format("cmd=get kvsname={} key={}", model_.kvs, Key(peers[model_.pmi_peer])));
+    return SendPmi(
+        std::format("cmd=get kvsname={} key={}", model_.kvs, Key(peers[model_.pmi_peer])));
   }
   model_.pmi_step = kLastFence;
   ++model_.fences;

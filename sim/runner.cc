@@ -23,7 +23,9 @@ void OnAbort(int) {
   std::fwrite(text, 1, static_cast<std::size_t>(length), stderr);
 }
 
-std::string Sentence(const std::string& violation) { return violation.substr(0, violation.find(':')); }
+std::string Sentence(const std::string& violation) {
+  return violation.substr(0, violation.find(':'));
+}
 
 // Everything that can be taken away from a scenario, one thing at a time.
 std::vector<Scenario> Smaller(const Scenario& scenario) {
@@ -94,9 +96,9 @@ Scenario Shrink(Scenario scenario, const std::function<bool(const Scenario&)>& f
 }
 
 std::string Explain(const Failure& failure) {
-  const Scenario smallest =
-      Shrink(MakeScenario(failure.seed),
-             [&](const Scenario& less) { return FailsLike(less, failure.violation); });
+  const Scenario smallest = Shrink(MakeScenario(failure.seed), [&](const Scenario& less) {
+    return FailsLike(less, failure.violation);
+  });
   return std::format("seed {} made smaller:\n{}", failure.seed,
                      RunScenario(smallest, true).transcript);
 }
@@ -123,8 +125,7 @@ Summary RunSeeds(std::uint64_t first, std::uint64_t last, unsigned threads) {
     for (unsigned i = 0; i < std::max(1u, threads); ++i) workers.emplace_back(work);
   }
   std::ranges::sort(summary.failures, {}, &Failure::seed);
-  summary.wall_s =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  summary.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return summary;
 }
 
@@ -142,7 +143,8 @@ std::string ToJson(const Summary& summary) {
   for (int phase = 0; phase < core::kPhases; ++phase) {
     auto& row = json["hits"][std::string(Name(static_cast<core::Phase>(phase)))];
     for (int kind = 0; kind < kFaultKinds; ++kind) {
-      const bool possible = CanStrike(static_cast<FaultKind>(kind), static_cast<core::Phase>(phase));
+      const bool possible =
+          CanStrike(static_cast<FaultKind>(kind), static_cast<core::Phase>(phase));
       auto& cell = row[std::string(Name(static_cast<FaultKind>(kind)))];
       if (possible) cell = summary.hits[phase][kind];
     }
@@ -160,7 +162,8 @@ std::string HistogramTable(const Histogram& hits) {
   for (int kind = 0; kind < kFaultKinds; ++kind) {
     table += std::format("{:18}", Name(static_cast<FaultKind>(kind)));
     for (int phase = 0; phase < core::kPhases; ++phase) {
-      const bool possible = CanStrike(static_cast<FaultKind>(kind), static_cast<core::Phase>(phase));
+      const bool possible =
+          CanStrike(static_cast<FaultKind>(kind), static_cast<core::Phase>(phase));
       table += possible ? std::format("{:>10}", hits[phase][kind]) : std::format("{:>10}", "-");
     }
     table += "\n";

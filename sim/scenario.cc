@@ -14,27 +14,36 @@ using core::Phase;
 Time DelayIn(Phase phase, Random& random) {
   if (random.Percent(30)) return 0;
   switch (phase) {
-    case Phase::kPrepare: return random.Between(0, 900 * kMs);
-    case Phase::kQuiesce: return random.Between(0, 1200 * kMs);
+    case Phase::kPrepare:
+      return random.Between(0, 900 * kMs);
+    case Phase::kQuiesce:
+      return random.Between(0, 1200 * kMs);
     case Phase::kDump:
     case Phase::kTransfer:
-    case Phase::kRestore: return random.Between(0, 250 * kMs);
-    case Phase::kHandover: return 0;
-    case Phase::kReconnect: return random.Between(0, 300 * kMs);
+    case Phase::kRestore:
+      return random.Between(0, 250 * kMs);
+    case Phase::kHandover:
+      return 0;
+    case Phase::kReconnect:
+      return random.Between(0, 300 * kMs);
   }
   return 0;
 }
 
 Time DurationOf(FaultKind kind, Random& random) {
   switch (kind) {
-    case FaultKind::kDelay: return random.Between(200 * kMs, 3 * kSecond);
+    case FaultKind::kDelay:
+      return random.Between(200 * kMs, 3 * kSecond);
     case FaultKind::kCutLink:
-    case FaultKind::kSilence: return random.Between(20 * kMs, 4 * kSecond);
-    case FaultKind::kLongSilence: return random.Between(13 * kSecond, 25 * kSecond);
+    case FaultKind::kSilence:
+      return random.Between(20 * kMs, 4 * kSecond);
+    case FaultKind::kLongSilence:
+      return random.Between(13 * kSecond, 25 * kSecond);
     case FaultKind::kFreeze:
       return random.Percent(50) ? random.Between(50 * kMs, 4 * kSecond)
                                 : random.Between(13 * kSecond, 20 * kSecond);
-    case FaultKind::kRebootHost: return random.Between(2 * kSecond, 8 * kSecond);
+    case FaultKind::kRebootHost:
+      return random.Between(2 * kSecond, 8 * kSecond);
     case FaultKind::kStallRank:
       return random.Percent(80) ? random.Between(100 * kMs, 4 * kSecond)
                                 : random.Between(20 * kSecond, 60 * kSecond);
@@ -43,8 +52,10 @@ Time DurationOf(FaultKind kind, Random& random) {
     case FaultKind::kSlowRestore:
       return random.Percent(60) ? random.Between(kSecond, 6 * kSecond)
                                 : random.Between(17 * kSecond, 30 * kSecond);
-    case FaultKind::kCutImages: return random.Between(50 * kMs, 3 * kSecond);
-    default: return 0;
+    case FaultKind::kCutImages:
+      return random.Between(50 * kMs, 3 * kSecond);
+    default:
+      return 0;
   }
 }
 
@@ -78,17 +89,23 @@ bool StrikesWork(FaultKind kind) {
 
 bool CanStrike(FaultKind kind, Phase phase) {
   switch (kind) {
-    case FaultKind::kRefusingTarget: return phase == Phase::kPrepare;
-    case FaultKind::kRefusingRank: return phase == Phase::kQuiesce;
+    case FaultKind::kRefusingTarget:
+      return phase == Phase::kPrepare;
+    case FaultKind::kRefusingRank:
+      return phase == Phase::kQuiesce;
     case FaultKind::kSlowDump:
-    case FaultKind::kFailingDump: return phase == Phase::kDump;
+    case FaultKind::kFailingDump:
+      return phase == Phase::kDump;
     // Images travel while the dump runs, so they may also fail before the transfer alone is left.
     case FaultKind::kSlowImages:
     case FaultKind::kCutImages:
-    case FaultKind::kCorruptImages: return phase == Phase::kTransfer;
+    case FaultKind::kCorruptImages:
+      return phase == Phase::kTransfer;
     case FaultKind::kSlowRestore:
-    case FaultKind::kFailingRestore: return phase == Phase::kRestore;
-    default: return true;
+    case FaultKind::kFailingRestore:
+      return phase == Phase::kRestore;
+    default:
+      return true;
   }
 }
 
@@ -112,8 +129,8 @@ Scenario MakeScenario(std::uint64_t seed) {
 
 std::string Describe(const Fault& fault) {
   constexpr std::string_view kVictims[] = {"source", "target", "staying node"};
-  std::string text = std::format("{} in {} of migration {}", Name(fault.kind), Name(fault.phase),
-                                 fault.migration);
+  std::string text =
+      std::format("{} in {} of migration {}", Name(fault.kind), Name(fault.phase), fault.migration);
   if (fault.after > 0) text += std::format(" + {} ms", fault.after / kMs);
   text += std::format(", {}", kVictims[static_cast<int>(fault.victim)]);
   if (fault.duration > 0) text += std::format(", for {} ms", fault.duration / kMs);

@@ -15,31 +15,31 @@
 namespace xmpi::sim {
 
 // X(name, words)
-#define XMPI_SIM_FAULTS(X)                                              \
-  X(kDelay, "delay")                     /* the network is slow */      \
-  X(kCutLink, "cut link")                /* redialled at once */        \
-  X(kSilence, "silence")                 /* shorter than link_timeout */\
-  X(kLongSilence, "long silence")        /* longer: both ends give up */\
-  X(kFreeze, "freeze")                   /* a host stands still */      \
-  X(kCrashLauncher, "launcher crash")                                   \
-  X(kCrashProxy, "proxy crash")                                         \
-  X(kCrashRank, "rank crash")                                           \
-  X(kCrashHost, "host crash")            /* for good */                 \
-  X(kRebootHost, "host reboot")                                         \
-  X(kStallRank, "slow rank")                                            \
-  X(kRefusingRank, "refusing rank")      /* a request is pending */     \
-  X(kRefusingTarget, "refusing target")  /* preflight says no */        \
-  X(kSlowDump, "slow dump")                                             \
-  X(kFailingDump, "failing dump")                                       \
-  X(kSlowImages, "slow images")                                         \
-  X(kCutImages, "cut images")                                           \
-  X(kCorruptImages, "corrupt images")                                   \
-  X(kSlowRestore, "slow restore")                                       \
-  X(kFailingRestore, "failing restore")                                 \
-  X(kSameOrder, "same order")            /* the same node again */      \
-  X(kCrossingOrder, "crossing order")    /* another node meanwhile */   \
-  X(kUrgentOrder, "urgent order")        /* ... that cannot wait */     \
-  X(kTargetOrder, "target order")        /* the target leaves too */    \
+#define XMPI_SIM_FAULTS(X)                                         \
+  X(kDelay, "delay")              /* the network is slow */        \
+  X(kCutLink, "cut link")         /* redialled at once */          \
+  X(kSilence, "silence")          /* shorter than link_timeout */  \
+  X(kLongSilence, "long silence") /* longer: both ends give up */  \
+  X(kFreeze, "freeze")            /* a host stands still */        \
+  X(kCrashLauncher, "launcher crash")                              \
+  X(kCrashProxy, "proxy crash")                                    \
+  X(kCrashRank, "rank crash")                                      \
+  X(kCrashHost, "host crash") /* for good */                       \
+  X(kRebootHost, "host reboot")                                    \
+  X(kStallRank, "slow rank")                                       \
+  X(kRefusingRank, "refusing rank")     /* a request is pending */ \
+  X(kRefusingTarget, "refusing target") /* preflight says no */    \
+  X(kSlowDump, "slow dump")                                        \
+  X(kFailingDump, "failing dump")                                  \
+  X(kSlowImages, "slow images")                                    \
+  X(kCutImages, "cut images")                                      \
+  X(kCorruptImages, "corrupt images")                              \
+  X(kSlowRestore, "slow restore")                                  \
+  X(kFailingRestore, "failing restore")                            \
+  X(kSameOrder, "same order")         /* the same node again */    \
+  X(kCrossingOrder, "crossing order") /* another node meanwhile */ \
+  X(kUrgentOrder, "urgent order")     /* ... that cannot wait */   \
+  X(kTargetOrder, "target order")     /* the target leaves too */  \
   X(kCancel, "cancel")
 
 enum class FaultKind {
@@ -64,9 +64,9 @@ enum class Victim { kSource, kTarget, kStaying };
 
 struct Fault {
   FaultKind kind{};
-  core::Phase phase{};    // strikes when a migration enters this phase ...
-  int migration = 1;      // ... that is the n-th of the job (from 1) ...
-  Time after = 0;         // ... and so much later
+  core::Phase phase{};  // strikes when a migration enters this phase ...
+  int migration = 1;    // ... that is the n-th of the job (from 1) ...
+  Time after = 0;       // ... and so much later
   Victim victim{};
   Time duration = 0;
 };
@@ -76,11 +76,11 @@ struct Scenario {
   int slots = 2;
   int ranks_per_slot = 2;
   int spares = 2;
-  bool share_node = false;      // the first two slots are on one node
-  int moves = 1;                // orders of the operator, one after the other
-  bool name_target = false;     // with --to, now and then
-  bool last_move = false;       // one more order when all faults are over: it must succeed
-  Time step = 300 * kMs;        // the application's, on average
+  bool share_node = false;   // the first two slots are on one node
+  int moves = 1;             // orders of the operator, one after the other
+  bool name_target = false;  // with --to, now and then
+  bool last_move = false;    // one more order when all faults are over: it must succeed
+  Time step = 300 * kMs;     // the application's, on average
   std::vector<Fault> faults;
 };
 

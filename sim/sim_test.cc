@@ -1,5 +1,5 @@
-// The simulator itself (a seed is a run, a smaller scenario is found, the numbers are everyone's), and
-// what it is for: twenty thousand seeds break no invariant and strike everything everywhere.
+// The simulator itself (a seed is a run, a smaller scenario is found, the numbers are everyone's),
+// and what it is for: twenty thousand seeds break no invariant and strike everything everywhere.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -45,9 +45,15 @@ core::JobPlan World::MakePlan(const Scenario& scenario) {
     plan.spares.push_back(std::format("spare{}", spare));
   plan.universe_size = static_cast<int>(rank);
   plan.process_mapping = std::format("(vector,(0,{},{}))", scenario.slots, scenario.ranks_per_slot);
-  plan.timeouts = {.start = seconds(40), .prepare = seconds(16), .quiesce = seconds(24),
-                   .check = seconds(18), .park = seconds(18), .dump = seconds(16),
-                   .transfer = seconds(16), .restore = seconds(16), .reconnect = seconds(20),
+  plan.timeouts = {.start = seconds(40),
+                   .prepare = seconds(16),
+                   .quiesce = seconds(24),
+                   .check = seconds(18),
+                   .park = seconds(18),
+                   .dump = seconds(16),
+                   .transfer = seconds(16),
+                   .restore = seconds(16),
+                   .reconnect = seconds(20),
                    .end = seconds(6)};
   return plan;
 }
@@ -121,11 +127,11 @@ void World::Look() {
       [[fallthrough]];
     case Stage::kEnding:
       if (now() - over_since_ > kPatience)
-        Violate(std::format("Once faults stop, the migration ends and every rank runs: {}",
-                            launcher_.coordinator().migration()
-                                ? std::format("it is still in {}",
-                                              Name(launcher_.coordinator().migration()->step))
-                                : "some rank does not go on"));
+        Violate(std::format(
+            "Once faults stop, the migration ends and every rank runs: {}",
+            launcher_.coordinator().migration()
+                ? std::format("it is still in {}", Name(launcher_.coordinator().migration()->step))
+                : "some rank does not go on"));
   }
 }
 
@@ -193,7 +199,8 @@ void World::Violate(std::string sentence) {
 
 void World::Line(std::string_view who, const std::string& text) {
   if (!tracing_) return;
-  transcript_ += std::format("{:10.6f} {:<9} {}\n", static_cast<double>(now()) / kSecond, who, text);
+  transcript_ +=
+      std::format("{:10.6f} {:<9} {}\n", static_cast<double>(now()) / kSecond, who, text);
 }
 
 }  // namespace xmpi::sim

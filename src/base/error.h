@@ -46,10 +46,10 @@ inline Error WithContext(std::string_view context, Error error) {
 }  // namespace xmpi
 
 // Returns from the enclosing function with the error of `expression`, if it has one.
-#define XMPI_RETURN_IF_ERROR(expression)                                      \
-  do {                                                                        \
-    if (auto xmpi_result = (expression); !xmpi_result)                        \
-      return std::unexpected(std::move(xmpi_result.error()));                 \
+#define XMPI_RETURN_IF_ERROR(expression)                      \
+  do {                                                        \
+    if (auto xmpi_result = (expression); !xmpi_result)        \
+      return std::unexpected(std::move(xmpi_result.error())); \
   } while (false)
 
 #define XMPI_CONCAT_INNER(a, b) a##b
@@ -58,7 +58,7 @@ inline Error WithContext(std::string_view context, Error error) {
 // Declares or assigns `left` from the value of `expression`, or returns its error.
 #define XMPI_ASSIGN_OR_RETURN(left, expression) \
   XMPI_ASSIGN_OR_RETURN_INNER(XMPI_CONCAT(xmpi_result_, __LINE__), left, expression)
-#define XMPI_ASSIGN_OR_RETURN_INNER(temporary, left, expression)      \
-  auto temporary = (expression);                                     \
+#define XMPI_ASSIGN_OR_RETURN_INNER(temporary, left, expression)        \
+  auto temporary = (expression);                                        \
   if (!temporary) return std::unexpected(std::move(temporary.error())); \
   left = std::move(*temporary)

@@ -1,4 +1,5 @@
-// The numbers by which everything in a job is named, with the meaning docs/architecture.md gives them.
+// The numbers by which everything in a job is named, with the meaning docs/architecture.md gives
+// them.
 #pragma once
 
 #include <compare>
@@ -8,9 +9,9 @@
 
 namespace xmpi {
 
-using SlotId = std::uint32_t;       // a seat in the job, 0..slots-1; stable for the job's life
-using RankId = std::uint32_t;       // rank in XMPI_COMM_WORLD, 0..size-1; stable
-using Epoch = std::uint32_t;        // of a slot: +1 whenever another proxy takes the seat; starts at 1
+using SlotId = std::uint32_t;  // a seat in the job, 0..slots-1; stable for the job's life
+using RankId = std::uint32_t;  // rank in XMPI_COMM_WORLD, 0..size-1; stable
+using Epoch = std::uint32_t;   // of a slot: +1 whenever another proxy takes the seat; starts at 1
 using MigrationId = std::uint32_t;  // numbered per job from 1; 0 = none
 using AttemptId = std::uint32_t;    // numbered per migration and slot from 1; 0 = the job's start
 using Generation = std::uint32_t;   // of the KVS: the number of a rank's cmd=init, from 1

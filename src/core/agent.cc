@@ -23,8 +23,8 @@ AgentActions Agent::On(const AgentEvent& event) {
 }
 
 bool Agent::ranks_alive() const {
-  return std::ranges::any_of(ranks_,
-                             [](const auto& each) { return each.second.started && !each.second.ended; });
+  return std::ranges::any_of(
+      ranks_, [](const auto& each) { return each.second.started && !each.second.ended; });
 }
 
 bool Agent::Accept(const wire::Envelope& envelope) {
@@ -34,9 +34,10 @@ bool Agent::Accept(const wire::Envelope& envelope) {
                      (header.migration() != 0 && header.migration() < migration_);
   if (stale) {
     ++stale_messages_;
-    actions_.push_back(AgentLog{std::format("stale.message body={} epoch={} migration={} attempt={}",
-                                            static_cast<int>(envelope.body_case()), header.epoch(),
-                                            header.migration(), header.attempt())});
+    actions_.push_back(
+        AgentLog{std::format("stale.message body={} epoch={} migration={} attempt={}",
+                             static_cast<int>(envelope.body_case()), header.epoch(),
+                             header.migration(), header.attempt())});
     return false;
   }
   epoch_ = std::max(epoch_, header.epoch());
@@ -104,8 +105,8 @@ void Agent::OnEvent(const LauncherSaid& said) {
       return LeaveIfOver();
     default:
       ++stale_messages_;
-      actions_.push_back(
-          AgentLog{std::format("unexpected.message body={}", static_cast<int>(envelope.body_case()))});
+      actions_.push_back(AgentLog{
+          std::format("unexpected.message body={}", static_cast<int>(envelope.body_case()))});
   }
 }
 

@@ -100,7 +100,7 @@ class Agent {
   Restore restore_ = Restore::kNone;
   std::vector<wire::RankPlace> restored_places_;
   std::optional<AttemptId> connecting_for_;  // to whose target, ordered and not answered
-  std::optional<AttemptId> dumping_for_;  // a dump is ordered and not answered
+  std::optional<AttemptId> dumping_for_;     // a dump is ordered and not answered
   bool ending_ = false;
   std::string ending_reason_;
   std::uint64_t stale_messages_ = 0;

@@ -38,17 +38,17 @@ struct StartRanks {  // -> RanksStarted
 struct OpenTarget {  // preflight, then listen for images -> TargetPrepared
   wire::Launch launch{};
 };
-// Preflight, then dial the candidate -> SourceConnected. A newer one or ContinueRanks withdraws it: no
-// SourceConnected comes then. (Attempts are numbered anew in each migration, so a late one could be
-// taken for the next's.)
+// Preflight, then dial the candidate -> SourceConnected. A newer one or ContinueRanks withdraws it:
+// no SourceConnected comes then. (Attempts are numbered anew in each migration, so a late one could
+// be taken for the next's.)
 struct ConnectSource {
   std::vector<std::string> addresses{};
   std::uint16_t image_port = 0;
   AttemptId candidate_attempt = 0;
 };
-// Makes images and sends each as it is made -> RanksDumped; Drained goes by itself. `held`: no dump,
-// the images that are held here go to the candidate that ConnectSource reached. ContinueRanks and
-// EndRanks withdraw it: no RanksDumped comes then.
+// Makes images and sends each as it is made -> RanksDumped; Drained goes by itself. `held`: no
+// dump, the images that are held here go to the candidate that ConnectSource reached. ContinueRanks
+// and EndRanks withdraw it: no RanksDumped comes then.
 struct DumpRanks {
   AttemptId candidate_attempt = 0;
   bool held = false;
@@ -59,8 +59,9 @@ struct DumpRanks {
 struct RestoreRanks {
   std::vector<wire::RankImage> images{};
 };
-struct ContinueRanks {};  // stopped originals go on (still parked); images and connection are dropped
-struct EndRanks {         // SIGTERM, then SIGKILL; `at_once`: SIGKILL
+struct ContinueRanks {
+};                 // stopped originals go on (still parked); images and connection are dropped
+struct EndRanks {  // SIGTERM, then SIGKILL; `at_once`: SIGKILL
   bool at_once = false;
 };
 struct Leave {  // when all output is delivered: say so, then exit
@@ -70,9 +71,9 @@ struct AgentLog {
   std::string text{};
 };
 
-using AgentAction = std::variant<ToLauncher, ToRank, SignalRank, ToPmi, ClosePmi, StartRanks,
-                                 OpenTarget, ConnectSource, DumpRanks, RestoreRanks, ContinueRanks,
-                                 EndRanks, Leave, AgentLog>;
+using AgentAction =
+    std::variant<ToLauncher, ToRank, SignalRank, ToPmi, ClosePmi, StartRanks, OpenTarget,
+                 ConnectSource, DumpRanks, RestoreRanks, ContinueRanks, EndRanks, Leave, AgentLog>;
 using AgentActions = std::vector<AgentAction>;
 
 }  // namespace xmpi::core

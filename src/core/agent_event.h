@@ -62,8 +62,8 @@ struct RanksRestored {
   std::vector<wire::RankPlace> places{};
 };
 
-using AgentEvent = std::variant<LauncherSaid, RankSaid, RankPmi, RankEnded, RanksStarted,
-                                TargetPrepared, SourceConnected, RanksDumped, ImagesArrived,
-                                RanksRestored>;
+using AgentEvent =
+    std::variant<LauncherSaid, RankSaid, RankPmi, RankEnded, RanksStarted, TargetPrepared,
+                 SourceConnected, RanksDumped, ImagesArrived, RanksRestored>;
 
 }  // namespace xmpi::core

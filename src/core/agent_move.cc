@@ -25,8 +25,7 @@ void Agent::OnEvent(const SourceConnected& connected) {
 
 void Agent::OnDump(const wire::Dump& dump) {
   dumping_for_ = dump.candidate_attempt();
-  DumpRanks action{
-      .candidate_attempt = dump.candidate_attempt(), .held = dump.held(), .facts = {}};
+  DumpRanks action{.candidate_attempt = dump.candidate_attempt(), .held = dump.held(), .facts = {}};
   for (const auto& [rank, state] : ranks_) {
     wire::RankImage image;
     image.set_rank(rank);

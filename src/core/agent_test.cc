@@ -29,12 +29,15 @@ struct Printer {
     const rank_link::Message& fields = action.message.fields;
     std::string text = std::format("-> rank {}: {}", action.rank, rank_link::Name(fields.kind));
     if (fields.stop_call != 0) text += std::format(" stop_call={}", fields.stop_call);
-    if (!action.message.name.empty()) text += " " + action.message.name + "=" + action.message.text;
-    else if (!action.message.text.empty()) text += " \"" + action.message.text + "\"";
+    if (!action.message.name.empty())
+      text += " " + action.message.name + "=" + action.message.text;
+    else if (!action.message.text.empty())
+      text += " \"" + action.message.text + "\"";
     return text + std::format(" (migration={})", fields.migration);
   }
   std::string operator()(const SignalRank& action) const {
-    return std::format("signal rank {} thread {} with {}", action.rank, action.thread, action.signal);
+    return std::format("signal rank {} thread {} with {}", action.rank, action.thread,
+                       action.signal);
   }
   std::string operator()(const ToPmi& action) const {
     std::string bytes = action.bytes;
@@ -105,7 +108,8 @@ class World {
     if (verb == "launcher") return Launcher(command);
     if (verb == "rank") return Rank(command);
     if (verb == "pmi") return RankPmi{Number(command.Word(1)), command.Value("says") + "\n"};
-    if (verb == "ended") return RankEnded{Number(command.Word(1)), Number(command.Value("status", "0"))};
+    if (verb == "ended")
+      return RankEnded{Number(command.Word(1)), Number(command.Value("status", "0"))};
     if (verb == "started") return RanksStarted{error, error.empty() ? Places() : NoPlaces()};
     if (verb == "prepared") return TargetPrepared{error, {"10.0.0.3"}, 7000};
     if (verb == "connected") return SourceConnected{Number(command.Value("attempt", "1")), error};
@@ -161,10 +165,12 @@ class World {
           Number(command.Value("candidate", "1")));
     }
     if (body == "notice") said.envelope.mutable_notice();
-    if (body == "agree") said.envelope.mutable_agree()->set_stop_call(Number(command.Value("stop_call")));
+    if (body == "agree")
+      said.envelope.mutable_agree()->set_stop_call(Number(command.Value("stop_call")));
     if (body == "check") said.envelope.mutable_check();
     if (body == "teardown") said.envelope.mutable_teardown();
-    if (body == "cancel_quiesce") said.envelope.mutable_cancel_quiesce()->set_reason(command.Value("reason"));
+    if (body == "cancel_quiesce")
+      said.envelope.mutable_cancel_quiesce()->set_reason(command.Value("reason"));
     if (body == "dump") said.envelope.mutable_dump()->set_candidate_attempt(1);
     if (body == "dump_held") {
       said.envelope.mutable_dump()->set_candidate_attempt(2);

@@ -29,8 +29,7 @@ Coordinator::Coordinator(JobPlan plan)
 Actions Coordinator::On(const Event& event, std::int64_t now_us) {
   now_us_ = now_us;
   actions_.clear();
-  if (stage_ != JobStage::kEnded)
-    std::visit([this](const auto& what) { OnEvent(what); }, event);
+  if (stage_ != JobStage::kEnded) std::visit([this](const auto& what) { OnEvent(what); }, event);
   return std::move(actions_);
 }
 
@@ -71,7 +70,8 @@ void Coordinator::OnFormerMessage(const ProxyMessage& message) {
   Move* move = UncommittedMoveOf(message.from.slot);
   const bool original = move && move->source == message.from && message.envelope.has_rank_exited();
   if (!original) return Stale(message, "its proxy was released");
-  Log("original.ended", {{"rank", static_cast<std::int64_t>(message.envelope.rank_exited().rank())}});
+  Log("original.ended",
+      {{"rank", static_cast<std::int64_t>(message.envelope.rank_exited().rank())}});
   move->originals_lost = true;
 }
 
@@ -79,8 +79,7 @@ void Coordinator::OnSeatMessage(SlotId slot, const ProxyMessage& message) {
   const wire::Envelope& envelope = message.envelope;
   const auto body = envelope.body_case();
   if (envelope.header().epoch() != slots_[slot].epoch) return Stale(message, "of another epoch");
-  if (BelongsToMigration(body) &&
-      (!migration_ || migration_->id != envelope.header().migration()))
+  if (BelongsToMigration(body) && (!migration_ || migration_->id != envelope.header().migration()))
     return Stale(message, "of another migration");
   Move* move = MoveOf(slot);
   switch (body) {
@@ -192,7 +191,8 @@ void Coordinator::OnEvent(const ProxyLost& lost) {
   const ProxyRole role = found->second.role;
   if (stage_ == JobStage::kEnding && role == ProxyRole::kSeat && found->second.connected) {
     // Perhaps the cause of all: its ranks' peers may have noticed before its link did.
-    actions_.push_back(Tell{std::format("{} is lost, too: {}", Place(lost.proxy.slot), lost.reason)});
+    actions_.push_back(
+        Tell{std::format("{} is lost, too: {}", Place(lost.proxy.slot), lost.reason)});
   }
   if (role == ProxyRole::kFormer || stage_ == JobStage::kEnding) return Forget(lost.proxy);
   Log("proxy.lost", {{"slot", static_cast<std::int64_t>(lost.proxy.slot)},
@@ -206,7 +206,8 @@ void Coordinator::OnEvent(const ProxyLost& lost) {
   Forget(lost.proxy);
   for (Move& move : migration_->moves) {
     if (move.candidate == lost.proxy)
-      return OnCandidateFailed(move, std::format("the candidate on {} was lost: {}", node, lost.reason));
+      return OnCandidateFailed(move,
+                               std::format("the candidate on {} was lost: {}", node, lost.reason));
     if (move.giver == lost.proxy) return OnGiverLost(move, lost.reason);
   }
 }
@@ -216,7 +217,8 @@ void Coordinator::OnEvent(const TimerExpired& expired) {
   switch (timer.kind) {
     case TimerId::Kind::kStart:
       if (stage_ == JobStage::kStarting)
-        BeginEnd(1, std::format("the job did not start in time: nothing from {}", SlotsNotLaunched()));
+        BeginEnd(1,
+                 std::format("the job did not start in time: nothing from {}", SlotsNotLaunched()));
       return;
     case TimerId::Kind::kStep:
       if (!migration_ || migration_->id != timer.migration || migration_->entries != timer.entry)
@@ -228,8 +230,9 @@ void Coordinator::OnEvent(const TimerExpired& expired) {
       if (stage_ != JobStage::kEnding) return;
       while (!proxies_.empty()) {
         const ProxyId proxy = proxies_.begin()->first;
-        actions_.push_back(Tell{std::format("the proxy of slot {} on {} did not leave in time; its remote shell is ended",
-                                            proxy.slot, proxies_.begin()->second.node)});
+        actions_.push_back(Tell{std::format(
+            "the proxy of slot {} on {} did not leave in time; its remote shell is ended",
+            proxy.slot, proxies_.begin()->second.node)});
         Forget(proxy);
       }
       return;
@@ -272,8 +275,7 @@ void Coordinator::SendAllSlots(const wire::Envelope& envelope) {
   for (SlotId slot = 0; slot < slots_.size(); ++slot) Send(slot, envelope);
 }
 
-void Coordinator::Log(std::string name,
-                      std::vector<std::pair<std::string, Record::Value>> fields) {
+void Coordinator::Log(std::string name, std::vector<std::pair<std::string, Record::Value>> fields) {
   actions_.push_back(Record{std::move(name), std::move(fields)});
 }
 

@@ -181,9 +181,9 @@ class Coordinator {
   // Walking the table (step.cc)
   void Pull(Trigger trigger);  // takes the transition of the current step
   void Enter(Step step);
-  void Begin(Step step);        // sends what the step begins with
+  void Begin(Step step);  // sends what the step begins with
   void StartStepTimer();
-  void Advance();               // on to the next step, if this one has all it waits for
+  void Advance();  // on to the next step, if this one has all it waits for
   bool StepIsDone() const;
   Trigger WhatFollows() const;  // of a step that is done
   void FinishMigration();

@@ -30,7 +30,8 @@ std::string Describe(const wire::Envelope& envelope) {
       wire::Envelope::descriptor()->FindFieldByNumber(static_cast<int>(envelope.body_case()));
   std::string body;
   if (envelope.has_launch() || envelope.has_prepare_target()) {
-    const auto& launch = envelope.has_launch() ? envelope.launch() : envelope.prepare_target().launch();
+    const auto& launch =
+        envelope.has_launch() ? envelope.launch() : envelope.prepare_target().launch();
     for (const auto& rank : launch.ranks()) body += std::format(" {}", rank.rank());
     body = " ranks" + body;
   } else {
@@ -47,7 +48,8 @@ std::string Describe(const MigrationResult& result) {
     std::string ranks;
     for (const MovedRank& rank : result.ranks)
       ranks += std::format(" {}:{}->{}", rank.rank, rank.pid_before, rank.pid_after);
-    return std::format("moved slot {} {} -> {} ranks{}", result.slot, result.from, result.to, ranks);
+    return std::format("moved slot {} {} -> {} ranks{}", result.slot, result.from, result.to,
+                       ranks);
   }
   return std::format("not moved: {}", result.reason);
 }
@@ -66,7 +68,8 @@ struct Printer {
     constexpr std::string_view kKinds[] = {"start", "step", "end"};
     const bool step = action.timer.kind == TimerId::Kind::kStep;
     return std::format("timer {}{} {}", kKinds[static_cast<int>(action.timer.kind)],
-                       step ? std::format(" {}", Name(action.timer.step)) : "", Seconds(action.after));
+                       step ? std::format(" {}", Name(action.timer.step)) : "",
+                       Seconds(action.after));
   }
   std::string operator()(const DrainOutput& action) const {
     return std::format("drain output of {}", ToString(action.proxy));
@@ -195,7 +198,8 @@ class World {
     }
     if (verb == "cancel") return {CancelOrder{++request_}};
     if (verb == "end") return {EndOrder{std::stoi(command.Word(1)), command.Value("reason")}};
-    if (verb == "lost") return {ProxyLost{Proxy(command.Word(1)), command.Value("reason", "silent")}};
+    if (verb == "lost")
+      return {ProxyLost{Proxy(command.Word(1)), command.Value("reason", "silent")}};
     if (verb == "drained") return {OutputDrained{Proxy(command.Word(1))}};
     if (verb == "timer") return {Timer(command.Word(1))};
     if (verb == "fence") return Fence(command);
@@ -258,7 +262,8 @@ class World {
     header.set_attempt(from.attempt);
     const SlotState& slot = coordinator_->slots().at(from.slot);
     if (slot.proxy == from) header.set_epoch(slot.epoch);
-    header.set_migration(coordinator_->migration() ? coordinator_->migration()->id : from.migration);
+    header.set_migration(coordinator_->migration() ? coordinator_->migration()->id
+                                                   : from.migration);
     return message;
   }
 
@@ -288,7 +293,8 @@ class World {
       exited.set_finalized(command.Value("finalized", "yes") == "yes");
       exited.set_wait_status(command.values.contains("signal")
                                  ? static_cast<std::uint32_t>(std::stoi(command.Value("signal")))
-                                 : static_cast<std::uint32_t>(std::stoi(command.Value("code", "0"))) << 8);
+                                 : static_cast<std::uint32_t>(std::stoi(command.Value("code", "0")))
+                                       << 8);
     } else if (body == "rank_aborted") {
       envelope.mutable_rank_aborted()->set_rank(rank);
       envelope.mutable_rank_aborted()->set_code(std::stoi(command.Value("code", "1")));
@@ -326,7 +332,8 @@ class World {
     } else if (body == "parked") {
       envelope.mutable_parked()->set_rank(rank);
     } else if (body == "fence_in") {
-      envelope.mutable_fence_in()->set_generation(ParseNumbers(command.Value("generation"), ',')[0]);
+      envelope.mutable_fence_in()->set_generation(
+          ParseNumbers(command.Value("generation"), ',')[0]);
       envelope.mutable_fence_in()->set_number(ParseNumbers(command.Value("number"), ',')[0]);
     } else if (body == "running") {
       envelope.mutable_running()->set_rank(rank);

@@ -83,7 +83,8 @@ void Coordinator::TryElsewhere(Move& move, std::string reason) {
 void Coordinator::PushOn(Move& move) {
   if (move.rescued) return PushRescue(move);
   const Step step = migration_->step;
-  const bool goes_back = step <= Step::kSource || (step >= Step::kReplace && step <= Step::kRestore);
+  const bool goes_back =
+      step <= Step::kSource || (step >= Step::kReplace && step <= Step::kRestore);
   if (goes_back) Pull(Trigger::kRetry);
 }
 
@@ -139,7 +140,8 @@ bool Coordinator::SurvivesInImages(const Move& move) const {
 void Coordinator::OnGiverLost(Move& move, const std::string& reason) {
   if (move.held || move.left || move.moved) return;
   if (IsReopening(migration_->step) && !move.rescued) return;
-  if (SurvivesInImages(move)) return;  // what was under way will end by itself, one way or the other
+  if (SurvivesInImages(move))
+    return;  // what was under way will end by itself, one way or the other
   LeaveGroup(move, std::format("the images of slot {} were lost: {}", move.slot, reason));
 }
 
@@ -148,7 +150,8 @@ void Coordinator::OnOriginalsLost(Move& move, const std::string& reason) {
   if (IsReopening(migration_->step)) return Rescue(move, reason);
   if (came_back) move.drained = true;
   const bool first = !std::exchange(move.originals_lost, true);
-  if (first) Log("originals.lost", {{"slot", static_cast<std::int64_t>(move.slot)}, {"reason", reason}});
+  if (first)
+    Log("originals.lost", {{"slot", static_cast<std::int64_t>(move.slot)}, {"reason", reason}});
   if (!SurvivesInImages(move)) return LeaveGroup(move, reason);
   if (!proxies_.contains(move.source)) {
     // What was under way will end by itself, one way or the other.
@@ -160,7 +163,8 @@ void Coordinator::OnOriginalsLost(Move& move, const std::string& reason) {
 }
 
 // Everybody was told to go on in place, or others have been handed over, and only now it turns out
-// that these originals are gone. All others wait for them in the fence, so their images still count.
+// that these originals are gone. All others wait for them in the fence, so their images still
+// count.
 void Coordinator::Rescue(Move& move, const std::string& reason) {
   Log("originals.lost", {{"slot", static_cast<std::int64_t>(move.slot)}, {"reason", reason}});
   move.originals_lost = move.rescued = true;
@@ -192,21 +196,22 @@ void Coordinator::ReleaseHolders() {
   for (const Move& move : migration_->moves) {
     DiscardCandidate(move);
     const auto giver = proxies_.find(move.giver);
-    if (giver != proxies_.end() && giver->second.role == ProxyRole::kGiver) DiscardProxy(move.giver);
+    if (giver != proxies_.end() && giver->second.role == ProxyRole::kGiver)
+      DiscardProxy(move.giver);
   }
 }
 
 // The slot stays where it is while others go on; if there are no others, the migration is over.
 void Coordinator::LeaveGroup(Move& move, std::string reason) {
   if (move.originals_lost) {
-    return BeginEnd(1, std::format("slot {} of {} is lost in {}, and with it rank {}: there is no image "
-                                   "to restore from ({}); the job ends",
-                                   move.slot, move.from, Name(PhaseOf(migration_->step)),
-                                   RanksOf(move.slot), reason));
+    return BeginEnd(
+        1, std::format("slot {} of {} is lost in {}, and with it rank {}: there is no image "
+                       "to restore from ({}); the job ends",
+                       move.slot, move.from, Name(PhaseOf(migration_->step)), RanksOf(move.slot),
+                       reason));
   }
-  const bool alone = std::ranges::none_of(migration_->moves, [&](const Move& other) {
-    return &other != &move && !other.left;
-  });
+  const bool alone = std::ranges::none_of(
+      migration_->moves, [&](const Move& other) { return &other != &move && !other.left; });
   if (alone) return FailMigration(std::move(reason));
   Log("slot.stays", {{"migration", static_cast<std::int64_t>(migration_->id)},
                      {"slot", static_cast<std::int64_t>(move.slot)},
@@ -235,12 +240,17 @@ void Coordinator::OnLate() {
   const std::string reason = std::format("{} did not end by its deadline: {}", Name(step), who);
   const auto is_late = [&](const Move& move) {
     switch (step) {
-      case Step::kTarget: return !move.target_ready;
+      case Step::kTarget:
+        return !move.target_ready;
       case Step::kSource:
-      case Step::kReplace: return !move.source_ready;
-      case Step::kDump: return !move.dumped;
-      case Step::kTransfer: return !move.held || !move.drained;
-      default: return !move.restored;
+      case Step::kReplace:
+        return !move.source_ready;
+      case Step::kDump:
+        return !move.dumped;
+      case Step::kTransfer:
+        return !move.held || !move.drained;
+      default:
+        return !move.restored;
     }
   };
   std::vector<SlotId> late;
@@ -251,7 +261,8 @@ void Coordinator::OnLate() {
     if (!migration_ || migration_->id != id) return;
     Move* move = MoveOf(slot);
     if (move == nullptr) continue;
-    IsMoving(step) && !move->originals_lost ? LeaveGroup(*move, reason) : TryElsewhere(*move, reason);
+    IsMoving(step) && !move->originals_lost ? LeaveGroup(*move, reason)
+                                            : TryElsewhere(*move, reason);
   }
 }
 

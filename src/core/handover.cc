@@ -39,9 +39,10 @@ void Coordinator::GiveBack(Move& move, const std::string& reason) {
   const auto source = proxies_.find(move.source);
   const Result<> dropped = hub_.DropSlot(move.slot, generation_ + 1);
   if (move.originals_lost || source == proxies_.end() || !dropped)
-    return BeginEnd(1, std::format("slot {} on {} is lost in reconnect ({}), and with it rank {}: its "
-                                   "originals are gone; the job ends",
-                                   move.slot, move.to, reason, RanksOf(move.slot)));
+    return BeginEnd(1,
+                    std::format("slot {} on {} is lost in reconnect ({}), and with it rank {}: its "
+                                "originals are gone; the job ends",
+                                move.slot, move.to, reason, RanksOf(move.slot)));
   if (const auto target = proxies_.find(move.candidate); target != proxies_.end()) {
     wire::Envelope envelope;
     envelope.mutable_release();
@@ -76,7 +77,8 @@ void Coordinator::OnReconnectLate() {
     for (const Move& move : migration_->moves) absent.push_back(move.slot);
   }
   bool given_back = false;
-  const std::string reason = std::format("reconnect did not end by its deadline: {}", WhoIsMissing());
+  const std::string reason =
+      std::format("reconnect did not end by its deadline: {}", WhoIsMissing());
   for (const SlotId slot : absent) {
     if (!migration_) return;
     Move* move = UncommittedMoveOf(slot);

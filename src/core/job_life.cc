@@ -1,9 +1,9 @@
 // The job's life: proxies come, ranks start, fences pass, ranks end, everybody leaves.
+#include <sys/wait.h>
+
 #include <csignal>
 #include <cstring>
 #include <format>
-
-#include <sys/wait.h>
 
 #include "core/coordinator.h"
 
@@ -30,14 +30,14 @@ int ExitCodeOf(std::uint32_t wait_status) {
 
 void Coordinator::OnEvent(const StartJob&) {
   for (SlotId slot = 0; slot < slots_.size(); ++slot) {
-    proxies_[slots_[slot].proxy] = {.role = ProxyRole::kSeat, .node = slots_[slot].node, .facts = {}};
+    proxies_[slots_[slot].proxy] = {
+        .role = ProxyRole::kSeat, .node = slots_[slot].node, .facts = {}};
     actions_.push_back(StartProxy{slots_[slot].proxy, slots_[slot].node});
   }
   Log("job.start", {{"job", plan_.job},
                     {"ranks", static_cast<std::int64_t>(ranks_.size())},
                     {"slots", static_cast<std::int64_t>(slots_.size())}});
-  actions_.push_back(
-      StartTimer{{.kind = TimerId::Kind::kStart}, plan_.timeouts.start});
+  actions_.push_back(StartTimer{{.kind = TimerId::Kind::kStart}, plan_.timeouts.start});
 }
 
 void Coordinator::OnHello(const ProxyId& from, const wire::ProxyHello& hello) {
@@ -49,7 +49,8 @@ void Coordinator::OnHello(const ProxyId& from, const wire::ProxyHello& hello) {
                       {"node", proxy.node},
                       {"hostname", hello.hostname()},
                       {"attempt", static_cast<std::int64_t>(from.attempt)}});
-  for (const std::string& lost : hello.lost()) Log("node.lacks", {{"node", proxy.node}, {"what", lost}});
+  for (const std::string& lost : hello.lost())
+    Log("node.lacks", {{"node", proxy.node}, {"what", lost}});
   if (proxy.role == ProxyRole::kSeat && stage_ == JobStage::kStarting) {
     wire::Envelope envelope;
     *envelope.mutable_launch() = LaunchOf(from.slot);
@@ -95,9 +96,7 @@ void Coordinator::OnLaunched(SlotId slot, const wire::Launched& launched) {
   Log("job.running", {});
 }
 
-void Coordinator::OnRankHello(RankId rank) {
-  ranks_[rank].hello = true;
-}
+void Coordinator::OnRankHello(RankId rank) { ranks_[rank].hello = true; }
 
 void Coordinator::OnRankFinalizing(RankId rank) {
   ranks_[rank].finalizing = true;
@@ -123,10 +122,9 @@ void Coordinator::OnRankExited(const wire::RankExited& exited) {
                     {"code", static_cast<std::int64_t>(code)}});
   if (stage_ == JobStage::kEnding) return;
   if (killed || !exited.finalized())
-    return BeginEnd(code == 0 ? 1 : code,
-                    std::format("{} {}{}", PlaceOfRank(exited.rank()),
-                                HowItEnded(exited.wait_status()),
-                                killed ? "" : " without finalizing MPI"));
+    return BeginEnd(code == 0 ? 1 : code, std::format("{} {}{}", PlaceOfRank(exited.rank()),
+                                                      HowItEnded(exited.wait_status()),
+                                                      killed ? "" : " without finalizing MPI"));
   if (exit_code_ == 0) exit_code_ = code;
   if (migration_) OnRankEndedWell(exited.rank());
   for (const RankState& each : ranks_) {
@@ -137,8 +135,7 @@ void Coordinator::OnRankExited(const wire::RankExited& exited) {
 
 // A rank that ends while others still report that they run again has run itself.
 void Coordinator::OnRankEndedWell(RankId rank) {
-  const bool reopening =
-      migration_->step == Step::kReconnect || migration_->step == Step::kReturn;
+  const bool reopening = migration_->step == Step::kReconnect || migration_->step == Step::kReturn;
   if (!reopening) return FailMigration(std::format("{} has ended", PlaceOfRank(rank)));
   migration_->ranks[rank].running = true;
   Advance();
@@ -151,10 +148,9 @@ void Coordinator::OnRankAborted(const wire::RankAborted& aborted) {
                      {"code", static_cast<std::int64_t>(aborted.code())}});
   // What a shell can see of the code; an abort is never a success.
   const int code = aborted.code() & 0xff;
-  BeginEnd(code == 0 && aborted.code() != 0 ? 1 : code, std::format("{} called MPI_Abort with code {}{}{}",
-                                              PlaceOfRank(aborted.rank()), aborted.code(),
-                                              aborted.message().empty() ? "" : ": ",
-                                              aborted.message()));
+  BeginEnd(code == 0 && aborted.code() != 0 ? 1 : code,
+           std::format("{} called MPI_Abort with code {}{}{}", PlaceOfRank(aborted.rank()),
+                       aborted.code(), aborted.message().empty() ? "" : ": ", aborted.message()));
 }
 
 void Coordinator::OnFenceIn(SlotId slot, const wire::FenceIn& fence) {
@@ -221,7 +217,8 @@ void Coordinator::BeginEnd(int exit_code, std::string reason) {
   if (!reason.empty()) actions_.push_back(Tell{reason});
   Log("job.end", {{"code", static_cast<std::int64_t>(exit_code)}, {"reason", reason}});
   if (migration_) {
-    if (migration_->failure.empty()) migration_->failure = reason.empty() ? "the job has ended" : reason;
+    if (migration_->failure.empty())
+      migration_->failure = reason.empty() ? "the job has ended" : reason;
     migration_->step = Step::kBroken;
     FinishMigration();
   }

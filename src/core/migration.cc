@@ -25,16 +25,14 @@ MigrationResult Summarize(const Migration& migration, std::string_view node) {
   if (migration.step == Step::kStayed) result.reason += "; the job goes on in place";
   for (int phase = 0; phase < kPhases; ++phase) {
     if (migration.phase_ended_us[phase] != 0)
-      result.phases_us[phase] =
-          migration.phase_ended_us[phase] - migration.phase_began_us[phase];
+      result.phases_us[phase] = migration.phase_ended_us[phase] - migration.phase_began_us[phase];
   }
   if (migration.first_arrival_us != 0 && migration.last_running_us != 0)
     result.downtime_us = migration.last_running_us - migration.first_arrival_us;
   constexpr int kDumpIndex = static_cast<int>(Phase::kDump);
   constexpr int kRestoreIndex = static_cast<int>(Phase::kRestore);
   if (migration.phase_ended_us[kRestoreIndex] != 0)
-    result.move_us =
-        migration.phase_ended_us[kRestoreIndex] - migration.phase_began_us[kDumpIndex];
+    result.move_us = migration.phase_ended_us[kRestoreIndex] - migration.phase_began_us[kDumpIndex];
   return result;
 }
 

@@ -63,12 +63,12 @@ struct Migration {
   Step step = Step::kTarget;
   Phase last_phase = Phase::kPrepare;  // where it was when it ended
   std::vector<Move> moves{};
-  std::vector<RankProgress> ranks{};   // index = RankId
+  std::vector<RankProgress> ranks{};  // index = RankId
   std::vector<Request> requests{};
-  std::string failure{};               // first thing that went wrong
+  std::string failure{};  // first thing that went wrong
   std::uint64_t stop_call = 0;
-  std::uint32_t entries = 0;   // steps entered so far
-  bool fence_opened = false;   // the commit point is behind us
+  std::uint32_t entries = 0;  // steps entered so far
+  bool fence_opened = false;  // the commit point is behind us
   std::array<std::int64_t, kPhases> phase_began_us{};
   std::array<std::int64_t, kPhases> phase_ended_us{};
   std::int64_t first_arrival_us = 0;

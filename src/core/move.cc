@@ -1,6 +1,7 @@
 // dump, transfer, restore: images of the moving slots' ranks go from source to candidate and come
-// to life there, parked, while the originals stay stopped (paper 4.3 steps 10, 11 and 14). Each slot
-// goes its own way: a slot whose images are held is restored while another is still being dumped.
+// to life there, parked, while the originals stay stopped (paper 4.3 steps 10, 11 and 14). Each
+// slot goes its own way: a slot whose images are held is restored while another is still being
+// dumped.
 #include <format>
 
 #include "core/coordinator.h"
@@ -30,7 +31,8 @@ void Coordinator::SendDump(Move& move) {
 
 void Coordinator::OnDumped(Move& move, const wire::Dumped& dumped) {
   if (!dumped.error().empty())
-    return LeaveGroup(move, std::format("{} could not be dumped: {}", Place(move.slot), dumped.error()));
+    return LeaveGroup(move,
+                      std::format("{} could not be dumped: {}", Place(move.slot), dumped.error()));
   move.dumped = true;
   if (move.giver == move.source) move.images.assign(dumped.images().begin(), dumped.images().end());
   Advance();

@@ -43,8 +43,8 @@ void Coordinator::OnEvent(const EvacuateOrder& order) {
   if (stage_ == JobStage::kStarting) return refuse("the job has not started yet; try again");
   if (!migration_) return StartMigration(order);
   if (Names(migration_->moves, &Move::from, order.node)) return Accept(order);
-  const bool is_target = IsBeforeHandover(migration_->step) &&
-                         Names(migration_->moves, &Move::to, order.node);
+  const bool is_target =
+      IsBeforeHandover(migration_->step) && Names(migration_->moves, &Move::to, order.node);
   if (is_target) return LeaveTarget(order);
   if (JoinsNow(order)) return Join(order);
   if (waiting_.size() >= limits::kWaitingOrders)
@@ -98,7 +98,8 @@ void Coordinator::Join(const EvacuateOrder& order) {
       if (earlier.slot == move.slot) attempt = std::max(attempt, earlier.candidate.attempt + 1);
     }
     move.candidate = {move.slot, migration_->id, attempt};
-    std::erase_if(migration_->moves, [&](const Move& earlier) { return earlier.slot == move.slot; });
+    std::erase_if(migration_->moves,
+                  [&](const Move& earlier) { return earlier.slot == move.slot; });
     StartCandidate(move);
     migration_->moves.push_back(std::move(move));
   }
@@ -121,9 +122,8 @@ void Coordinator::LeaveTarget(const EvacuateOrder& order) {
     TryElsewhere(move, std::format("{} is to be left, too", order.node));
   }
   // Slots that have been there before are another matter.
-  const bool hosts = std::ranges::any_of(slots_, [&](const SlotState& slot) {
-    return slot.node == order.node;
-  });
+  const bool hosts =
+      std::ranges::any_of(slots_, [&](const SlotState& slot) { return slot.node == order.node; });
   if (!hosts || !migration_ || migration_->id != id) return;
   if (JoinsNow(order)) return Join({.request = 0, .node = order.node, .to = order.to});
   if (waiting_.size() < limits::kWaitingOrders)
@@ -141,7 +141,8 @@ void Coordinator::OnEvent(const CancelOrder& order) {
         std::format("too late to cancel: the migration is in {}", Name(migration_->step)));
   for (const Move& move : migration_->moves) {
     if (!move.left && move.originals_lost)
-      return refuse(std::format("too late to cancel: only the images of slot {} are left", move.slot));
+      return refuse(
+          std::format("too late to cancel: only the images of slot {} are left", move.slot));
   }
   AnswerOrder(order.request, {.migration = migration_->id, .ok = true});
   FailMigration("cancelled by the operator");

@@ -91,9 +91,7 @@ bool EndsOnlyTogether(Step step) { return step == kCheck || step == kPark; }
 
 bool IsIrrevocable(Step step) { return !IsEnd(step) && step >= kPark; }
 
-bool IsLateBySlot(Step step) {
-  return step <= kSource || (step >= kReplace && step <= kRestore);
-}
+bool IsLateBySlot(Step step) { return step <= kSource || (step >= kReplace && step <= kRestore); }
 
 std::string_view Name(Phase phase) {
   constexpr std::string_view kNames[] = {"prepare", "quiesce",  "dump",     "transfer",
@@ -102,9 +100,9 @@ std::string_view Name(Phase phase) {
 }
 
 std::string_view Name(Step step) {
-  constexpr std::string_view kNames[] = {"target",   "source",  "notice",    "arrive", "check",
-                                         "park",   "replace", "dump",     "transfer", "restore",
-                                         "reconnect", "return", "moved",  "stayed",   "broken"};
+  constexpr std::string_view kNames[] = {"target",    "source",  "notice", "arrive",   "check",
+                                         "park",      "replace", "dump",   "transfer", "restore",
+                                         "reconnect", "return",  "moved",  "stayed",   "broken"};
   return kNames[static_cast<int>(step)];
 }
 

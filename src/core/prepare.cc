@@ -1,6 +1,6 @@
 // prepare: the job runs on while a candidate proxy is started on a target, both sides run preflight
-// and the image connection is opened (paper 4.3 steps 1 and 2). A target that is replaced later goes
-// through the same, whatever the ranks are doing meanwhile.
+// and the image connection is opened (paper 4.3 steps 1 and 2). A target that is replaced later
+// goes through the same, whatever the ranks are doing meanwhile.
 #include <algorithm>
 #include <format>
 

@@ -1,5 +1,6 @@
 // quiesce: notice, agreement on stop_call, arrival, check, teardown (docs/architecture.md,
-// "The seven phases"; paper 4.3 steps 3 to 9, with an agreed stop_call in place of each rank's own test).
+// "The seven phases"; paper 4.3 steps 3 to 9, with an agreed stop_call in place of each rank's own
+// test).
 #include <algorithm>
 #include <format>
 #include <limits>

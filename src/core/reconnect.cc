@@ -14,8 +14,8 @@ wire::Envelope Coordinator::ContinueMessage() const {
 void Coordinator::EnterReconnect() { SendAllSlots(ContinueMessage()); }
 
 void Coordinator::OnFenceOpened(std::uint32_t generation) {
-  const bool reopening = migration_ && (migration_->step == Step::kReconnect ||
-                                        migration_->step == Step::kReturn);
+  const bool reopening =
+      migration_ && (migration_->step == Step::kReconnect || migration_->step == Step::kReturn);
   if (!reopening || migration_->fence_opened) return;
   migration_->fence_opened = true;
   Log("reconnect.commit", {{"migration", static_cast<std::int64_t>(migration_->id)},

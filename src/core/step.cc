@@ -37,13 +37,13 @@ std::chrono::milliseconds DeadlineOf(Step step, const Timeouts& timeouts) {
 void Coordinator::Pull(Trigger trigger) {
   const std::optional<Step> next = Next(migration_->step, trigger);
   if (!next) {
-    Log("step.unexpected", {{"step", std::string(Name(migration_->step))},
-                            {"trigger", std::string(Name(trigger))}});
+    Log("step.unexpected",
+        {{"step", std::string(Name(migration_->step))}, {"trigger", std::string(Name(trigger))}});
     return;
   }
   if (trigger == Trigger::kDeadline)
-    migration_->failure = std::format("{} did not end by its deadline: {}", Name(migration_->step),
-                                      WhoIsMissing());
+    migration_->failure =
+        std::format("{} did not end by its deadline: {}", Name(migration_->step), WhoIsMissing());
   const bool stop_was_asked = migration_->step >= Step::kNotice;
   const bool called_off = *next == Step::kStayed && !IsIrrevocable(migration_->step);
   if (called_off && stop_was_asked) CallOff();
@@ -65,7 +65,8 @@ void Coordinator::Enter(Step step) {
     // A phase that is gone through again for a slot's next target began when it first did.
     std::int64_t& began = migration_->phase_began_us[static_cast<int>(phase)];
     if (began == 0) began = now_us_;
-    Log(std::format("{}.begin", Name(phase)), {{"migration", static_cast<std::int64_t>(migration_->id)}});
+    Log(std::format("{}.begin", Name(phase)),
+        {{"migration", static_cast<std::int64_t>(migration_->id)}});
   }
   StartStepTimer();
   Begin(step);
@@ -113,19 +114,30 @@ void Coordinator::Advance() {
 
 bool Coordinator::StepIsDone() const {
   switch (migration_->step) {
-    case Step::kTarget: return EveryMove(&Move::target_ready);
+    case Step::kTarget:
+      return EveryMove(&Move::target_ready);
     case Step::kSource:
-    case Step::kReplace: return EveryMove(&Move::source_ready);
-    case Step::kNotice: return EveryRank(&RankProgress::noticed);
-    case Step::kArrive: return EveryRank(&RankProgress::arrived);
-    case Step::kCheck: return EveryRank(&RankProgress::checked);
-    case Step::kPark: return EveryRank(&RankProgress::parked);
-    case Step::kDump: return EveryMove(&Move::dumped);
-    case Step::kTransfer: return EveryMove(&Move::held) && EveryMove(&Move::drained);
-    case Step::kRestore: return EveryMove(&Move::restored);
+    case Step::kReplace:
+      return EveryMove(&Move::source_ready);
+    case Step::kNotice:
+      return EveryRank(&RankProgress::noticed);
+    case Step::kArrive:
+      return EveryRank(&RankProgress::arrived);
+    case Step::kCheck:
+      return EveryRank(&RankProgress::checked);
+    case Step::kPark:
+      return EveryRank(&RankProgress::parked);
+    case Step::kDump:
+      return EveryMove(&Move::dumped);
+    case Step::kTransfer:
+      return EveryMove(&Move::held) && EveryMove(&Move::drained);
+    case Step::kRestore:
+      return EveryMove(&Move::restored);
     case Step::kReconnect:
-    case Step::kReturn: return EveryRank(&RankProgress::running);
-    default: return false;
+    case Step::kReturn:
+      return EveryRank(&RankProgress::running);
+    default:
+      return false;
   }
 }
 
@@ -177,7 +189,8 @@ std::string Coordinator::WhoIsMissing() const {
   };
   const auto add_moves = [&](bool Move::* flag, std::string_view what) {
     for (const Move& move : migration_->moves) {
-      if (!move.left && !(move.*flag)) add(std::format("slot {} ({} -> {}) {}", move.slot, move.from, move.to, what));
+      if (!move.left && !(move.*flag))
+        add(std::format("slot {} ({} -> {}) {}", move.slot, move.from, move.to, what));
     }
   };
   switch (migration_->step) {

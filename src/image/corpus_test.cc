@@ -1,5 +1,5 @@
-// The fuzz target's seeds are of today's format: a whole stream, and its parts. With XMPI_WRITE_CORPUS
-// set they are written anew.
+// The fuzz target's seeds are of today's format: a whole stream, and its parts. With
+// XMPI_WRITE_CORPUS set they are written anew.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -54,20 +54,19 @@ Here Proxy::HereWith(Result<criu::Preflight> criu) const {
 Result<> Proxy::ListenForImages(const criu::Preflight& criu) {
   std::vector<RankId> ranks;
   for (const wire::RankSpec& rank : launch_.ranks()) ranks.push_back(rank.rank());
-  ImageReceiver::Options options{
-      .id = {bootstrap_.job, bootstrap_.proxy},
-      .address = ImageAddress(),
-      .ports = host_.ports,
-      .ranks = std::move(ranks),
-      .limit_bytes = MemoryBytes(),
-      .timeouts = bootstrap_.timeouts,
-      .answer = [here = HereWith(criu)](const std::string& facts) {
-        return AnswerFacts(here, facts);
-      }};
-  XMPI_ASSIGN_OR_RETURN(
-      receiver_,
-      ImageReceiver::Start(secret_, std::move(options), PostFunction(),
-                           [this](Result<std::uint64_t> bytes) { OnImages(std::move(bytes)); }));
+  ImageReceiver::Options options{.id = {bootstrap_.job, bootstrap_.proxy},
+                                 .address = ImageAddress(),
+                                 .ports = host_.ports,
+                                 .ranks = std::move(ranks),
+                                 .limit_bytes = MemoryBytes(),
+                                 .timeouts = bootstrap_.timeouts,
+                                 .answer = [here = HereWith(criu)](const std::string& facts) {
+                                   return AnswerFacts(here, facts);
+                                 }};
+  XMPI_ASSIGN_OR_RETURN(receiver_, ImageReceiver::Start(secret_, std::move(options), PostFunction(),
+                                                        [this](Result<std::uint64_t> bytes) {
+                                                          OnImages(std::move(bytes));
+                                                        }));
   return FAULT_POINT("prepare.after");
 }
 

@@ -11,7 +11,8 @@ struct Wording {
 constexpr Wording kWordings[] = {
     {Thing::kWindow, "open window", "free it before the safe point, or make it in XMPI_Register"},
     {Thing::kFile, "open MPI-IO file", "close it before the safe point"},
-    {Thing::kType, "derived datatype", "free it before the safe point, or make it in XMPI_Register"},
+    {Thing::kType, "derived datatype",
+     "free it before the safe point, or make it in XMPI_Register"},
     {Thing::kSession, "other MPI session", "finalize it before the safe point"},
 };
 

@@ -50,9 +50,8 @@ Result<> CommRecipe::ReadTopology(MPI_Comm comm) {
     dims_.resize(count);
     periods_.resize(count);
     std::vector<int> coordinates(count);
-    return FromMpi(
-        PMPI_Cart_get(comm, count, dims_.data(), periods_.data(), coordinates.data()),
-        "MPI_Cart_get");
+    return FromMpi(PMPI_Cart_get(comm, count, dims_.data(), periods_.data(), coordinates.data()),
+                   "MPI_Cart_get");
   }
   if (topology_ == MPI_GRAPH) {
     int nodes = 0;
@@ -94,7 +93,8 @@ Result<MPI_Comm> CommRecipe::MakePlain(MPI_Comm world) const {
   MPI_Group group = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
   PMPI_Comm_group(world, &world_group);
-  int code = PMPI_Group_incl(world_group, static_cast<int>(members_.size()), members_.data(), &group);
+  int code =
+      PMPI_Group_incl(world_group, static_cast<int>(members_.size()), members_.data(), &group);
   if (code == MPI_SUCCESS) {
     code = PMPI_Comm_create_group(world, group, number_ % kTags, &comm);
     PMPI_Group_free(&group);
@@ -114,13 +114,13 @@ Result<> CommRecipe::AddTopology(MPI_Comm plain, MPI_Comm* made) const {
     return FromMpi(PMPI_Graph_create(plain, static_cast<int>(index_.size()), index_.data(),
                                      edges_.data(), 0, made),
                    "MPI_Graph_create");
-  return FromMpi(PMPI_Dist_graph_create_adjacent(
-                     plain, static_cast<int>(sources_.size()) - 1, sources_.data(),
-                     weighted_ ? source_weights_.data() : MPI_UNWEIGHTED,
-                     static_cast<int>(destinations_.size()) - 1, destinations_.data(),
-                     weighted_ ? destination_weights_.data() : MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
-                     made),
-                 "MPI_Dist_graph_create_adjacent");
+  return FromMpi(
+      PMPI_Dist_graph_create_adjacent(
+          plain, static_cast<int>(sources_.size()) - 1, sources_.data(),
+          weighted_ ? source_weights_.data() : MPI_UNWEIGHTED,
+          static_cast<int>(destinations_.size()) - 1, destinations_.data(),
+          weighted_ ? destination_weights_.data() : MPI_UNWEIGHTED, MPI_INFO_NULL, 0, made),
+      "MPI_Dist_graph_create_adjacent");
 }
 
 Result<MPI_Comm> CommRecipe::Make(MPI_Comm world) const {

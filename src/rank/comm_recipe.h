@@ -37,10 +37,10 @@ class CommRecipe {
   int number_ = 0;
   std::vector<int> members_;
   int topology_ = MPI_UNDEFINED;
-  std::vector<int> dims_, periods_;                             // MPI_CART
-  std::vector<int> index_, edges_;                              // MPI_GRAPH
-  std::vector<int> sources_, destinations_;                     // MPI_DIST_GRAPH
-  std::vector<int> source_weights_, destination_weights_;       // of the same sizes
+  std::vector<int> dims_, periods_;                        // MPI_CART
+  std::vector<int> index_, edges_;                         // MPI_GRAPH
+  std::vector<int> sources_, destinations_;                // MPI_DIST_GRAPH
+  std::vector<int> source_weights_, destination_weights_;  // of the same sizes
   bool weighted_ = false;
   std::string name_;
   MPI_Errhandler errhandler_ = MPI_ERRHANDLER_NULL;

@@ -46,7 +46,7 @@ void RedirectTo(const std::string& path, int fd) {
 }
 
 std::vector<std::string> MpiexecCommand(int ranks) {
-  return {XMPI_TEST_MPIEXEC, "-launcher", "fork", "-hosts", "localhost", "-n",
+  return {XMPI_TEST_MPIEXEC,    "-launcher", "fork", "-hosts", "localhost", "-n",
           std::to_string(ranks)};
 }
 

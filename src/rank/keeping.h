@@ -48,7 +48,7 @@ class Keeping {
   static void Release(Kept* kept);
 
   std::vector<Kept> kept_;
-  int clock_ = 0;  // the number of the last communicator bound here
+  int clock_ = 0;      // the number of the last communicator bound here
   bool busy_ = false;  // inside a callback
 };
 

@@ -47,8 +47,10 @@ bool Link::Attach() {
 bool Link::Take(std::size_t size, rank_link::Message* message, const char** fault) {
   const auto decoded = rank_link::Decode(in_, size);
   *fault = nullptr;
-  if (!decoded) *fault = decoded.error();
-  else if (rank_link::FromRank(decoded->kind)) *fault = "a kind that only ranks send";
+  if (!decoded)
+    *fault = decoded.error();
+  else if (rank_link::FromRank(decoded->kind))
+    *fault = "a kind that only ranks send";
   if (*fault != nullptr) return false;
   *message = *decoded;
   slot_ = message->slot;

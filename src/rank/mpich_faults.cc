@@ -19,7 +19,8 @@ constexpr unsigned Bit(Pool pool) { return 1u << static_cast<unsigned>(pool); }
 
 int EntriesOf(unsigned used) {
   int entries = kEntriesOfASession;
-  for (const Pool pool : {Pool::kType, Pool::kOp, Pool::kErrhandler, Pool::kWindow, Pool::kTopology})
+  for (const Pool pool :
+       {Pool::kType, Pool::kOp, Pool::kErrhandler, Pool::kWindow, Pool::kTopology})
     entries += (used & Bit(pool)) != 0 ? 1 : 0;
   // A topology is kept in an attribute.
   if ((used & (Bit(Pool::kKeyval) | Bit(Pool::kTopology))) != 0) entries += 2;
@@ -44,8 +45,8 @@ void MpichFaults::ReadVersion() {
   int length = 0;
   PMPI_Get_library_version(text, &length);
   const char* version = std::strstr(text, "MPICH Version:");
-  is_mpich_ = version != nullptr &&
-              std::sscanf(version, "MPICH Version: %d.%d", &major_, &minor_) == 2;
+  is_mpich_ =
+      version != nullptr && std::sscanf(version, "MPICH Version: %d.%d", &major_, &minor_) == 2;
 }
 
 void MpichFaults::SessionOpened(bool again) {
@@ -68,7 +69,8 @@ int MpichFaults::entries() const {
 std::string MpichFaults::Obstacle() const {
   if (!is_mpich_ || entries() + kMostOfASession <= kEntries) return {};
   return "MPICH " + std::to_string(major_) + "." + std::to_string(minor_) +
-         " never empties its table of cleanup functions and has no room for another session after " +
+         " never empties its table of cleanup functions and has no room for another session "
+         "after " +
          std::to_string(sessions_) + " in this process: the job cannot move any more";
 }
 

@@ -3,7 +3,8 @@
 //
 // 1. Its table of cleanup functions (256 entries in 4.x) is never emptied: each session adds one
 //    entry for each kind of object first used in it, and when the table is full MPICH aborts. So
-//    the entries are counted, and a rank that may not have room for another session refuses to move.
+//    the entries are counted, and a rank that may not have room for another session refuses to
+//    move.
 // 2. MPICH 4.0 to 4.3 loses the five predefined pair types at a reopening and hands their handles
 //    to the next five derived types, which MPI_Type_commit then takes for predefined and skips.
 #pragma once

@@ -175,9 +175,7 @@ Reaction SafePoint::Take(const Message& message) {
   return reaction;
 }
 
-Message SafePoint::Fill(Kind kind) const {
-  return {.kind = kind, .migration = state_.migration()};
-}
+Message SafePoint::Fill(Kind kind) const { return {.kind = kind, .migration = state_.migration()}; }
 
 Message SafePoint::Answer(Reaction reaction) const {
   const bool report = reaction == Reaction::kReport;
@@ -231,10 +229,16 @@ bool SafePoint::Pass(bool* rebuilt) {
   SendDue();
   for (;;) {
     switch (state_.Next(Passed())) {
-      case Step::kGoOn: UpdateRequested(); return true;
-      case Step::kWait: WaitForWord(); break;
+      case Step::kGoOn:
+        UpdateRequested();
+        return true;
+      case Step::kWait:
+        WaitForWord();
+        break;
       case Step::kArrive:
-      case Step::kMissed: *rebuilt |= StopHere(); break;
+      case Step::kMissed:
+        *rebuilt |= StopHere();
+        break;
     }
   }
 }
@@ -272,15 +276,20 @@ bool SafePoint::StopHere() {
     switch (state_.state()) {
       case State::kArrived:
       case State::kRefused:
-      case State::kChecked: WaitForWord(); break;
+      case State::kChecked:
+        WaitForWord();
+        break;
       case State::kChecking:
-      case State::kWithdrawn: Check(); break;
+      case State::kWithdrawn:
+        Check();
+        break;
       case State::kTearing:
         Teardown();
         Park();
         Reopen();
         return true;
-      default: return false;  // cancelled, and perhaps noticed again
+      default:
+        return false;  // cancelled, and perhaps noticed again
     }
   }
 }

@@ -57,17 +57,28 @@ constexpr Transition kTransitions[] = {
 
 const char* Name(State state) {
   switch (state) {
-    case kRunning: return "running";
-    case kNoticed: return "noticed";
-    case kAgreed: return "agreed";
-    case kArrived: return "arrived";
-    case kRefused: return "refused";
-    case kChecking: return "checking";
-    case kWithdrawn: return "withdrawn";
-    case kChecked: return "checked";
-    case kTearing: return "tearing down";
-    case kParked: return "parked";
-    case kReopening: return "reopening";
+    case kRunning:
+      return "running";
+    case kNoticed:
+      return "noticed";
+    case kAgreed:
+      return "agreed";
+    case kArrived:
+      return "arrived";
+    case kRefused:
+      return "refused";
+    case kChecking:
+      return "checking";
+    case kWithdrawn:
+      return "withdrawn";
+    case kChecked:
+      return "checked";
+    case kTearing:
+      return "tearing down";
+    case kParked:
+      return "parked";
+    case kReopening:
+      return "reopening";
   }
   return "?";
 }
@@ -106,7 +117,8 @@ Step QuiesceState::Next(std::uint64_t passed) const {
     case kAgreed:
       if (passed < stop_call_) return Step::kGoOn;
       return passed == stop_call_ ? Step::kArrive : Step::kMissed;
-    default: return Step::kGoOn;
+    default:
+      return Step::kGoOn;
   }
 }
 

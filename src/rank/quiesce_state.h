@@ -1,8 +1,8 @@
-// QuiesceState is where one rank stands in a quiesce (docs/architecture.md, "The seven phases"): the proxy's messages and
-// the rank's own steps go in, what to report comes out. Pure values: no socket, no MPI, no
-// allocation, so the signal handler and the safe point's slow path share one object (both run on
-// the same thread, the slow path with the signal blocked). It never drops a message silently: what
-// its table does not hold is counted in stale().
+// QuiesceState is where one rank stands in a quiesce (docs/architecture.md, "The seven phases"):
+// the proxy's messages and the rank's own steps go in, what to report comes out. Pure values: no
+// socket, no MPI, no allocation, so the signal handler and the safe point's slow path share one
+// object (both run on the same thread, the slow path with the signal blocked). It never drops a
+// message silently: what its table does not hold is counted in stale().
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 namespace xmpi::rank {
 
 enum class State : std::uint8_t {
-  kRunning,     // no notice is pending
-  kNoticed,     // noticed, stop_call not known yet
-  kAgreed,      // stop_call known, not reached
-  kArrived,     // stopped at stop_call
-  kRefused,     // arrived or checked with a refusal: only a cancel helps
-  kChecking,    // in the barrier, then looking for unmatched messages
-  kWithdrawn,   // cancelled inside the barrier, which must still be ended: everybody is in it
-  kChecked,     // clear, waiting for the word to tear down
-  kTearing,     // irrevocable from here
-  kParked,      // session finalized
-  kReopening,   // told to go on
+  kRunning,    // no notice is pending
+  kNoticed,    // noticed, stop_call not known yet
+  kAgreed,     // stop_call known, not reached
+  kArrived,    // stopped at stop_call
+  kRefused,    // arrived or checked with a refusal: only a cancel helps
+  kChecking,   // in the barrier, then looking for unmatched messages
+  kWithdrawn,  // cancelled inside the barrier, which must still be ended: everybody is in it
+  kChecked,    // clear, waiting for the word to tear down
+  kTearing,    // irrevocable from here
+  kParked,     // session finalized
+  kReopening,  // told to go on
 };
 
 const char* Name(State state);
@@ -51,11 +51,11 @@ class QuiesceState {
   Step Next(std::uint64_t passed) const;
 
   // The rank's own steps, each legal in one state only (checked).
-  void Arrive(bool refused);   // kAgreed -> kArrived | kRefused
+  void Arrive(bool refused);  // kAgreed -> kArrived | kRefused
   // kChecking -> kChecked | kRefused. From kWithdrawn -> kRunning: then kResume is returned.
   Reaction EndCheck(bool refused);
-  void Park();                 // kTearing -> kParked
-  void Reopened();             // kReopening -> kRunning
+  void Park();      // kTearing -> kParked
+  void Reopened();  // kReopening -> kRunning
 
   State state() const { return state_; }
   bool active() const { return state_ != State::kRunning; }

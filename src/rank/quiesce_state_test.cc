@@ -104,9 +104,9 @@ TEST(QuiesceState, NoCancelAfterTeardown) {
 // the migration it was last noticed of, and never at a call that its report counted.
 TEST(QuiesceState, AnyOrderOfMessages) {
   const std::vector<Message> alphabet = {
-      Of(Kind::kNotice, 1), Of(Kind::kNotice, 2), Of(Kind::kAgree, 1, 2), Of(Kind::kAgree, 2, 3),
-      Of(Kind::kCancel, 1), Of(Kind::kCancel, 2), Of(Kind::kCheck, 1),    Of(Kind::kTeardown, 2),
-      Of(Kind::kContinue, 1)};
+      Of(Kind::kNotice, 1),   Of(Kind::kNotice, 2),   Of(Kind::kAgree, 1, 2),
+      Of(Kind::kAgree, 2, 3), Of(Kind::kCancel, 1),   Of(Kind::kCancel, 2),
+      Of(Kind::kCheck, 1),    Of(Kind::kTeardown, 2), Of(Kind::kContinue, 1)};
   constexpr int kLength = 5;
   int total = 1;
   for (int i = 0; i < kLength; ++i) total *= static_cast<int>(alphabet.size());

@@ -253,7 +253,8 @@ TEST(Agree, OfAnotherMigrationIsIgnored) {
   job.ExpectAll(Kind::kNoticed, 3);
   job.SendAll({.kind = Kind::kAgree, .migration = 2, .stop_call = 7});
   job.SendAll({.kind = Kind::kAgree, .migration = 3, .stop_call = 5});
-  job.SendAll({.kind = Kind::kAgree, .migration = 3, .stop_call = 9});  // contradicts: the first holds
+  job.SendAll(
+      {.kind = Kind::kAgree, .migration = 3, .stop_call = 9});  // contradicts: the first holds
   job.MakeFile("open");
   for (const Received& arrived : job.ExpectAll(Kind::kArrived, 3)) EXPECT_EQ(arrived.passed, 5u);
   job.SendAll({.kind = Kind::kCancel, .migration = 2, .text = "of another"});
@@ -301,7 +302,8 @@ TEST(Check, ACancelInsideTheBarrierTakesEffectAfterIt) {
   if (last.kind == Kind::kChecked) job.Expect(2, Kind::kResumed, 1);
   job.Notice(2, 2);
   const std::uint64_t passed = job.Expect(2, Kind::kNoticed, 2).passed;
-  job.SendAll({.kind = Kind::kAgree, .migration = 2, .stop_call = std::max<std::uint64_t>(passed, 5) + 1});
+  job.SendAll(
+      {.kind = Kind::kAgree, .migration = 2, .stop_call = std::max<std::uint64_t>(passed, 5) + 1});
   job.ParkAll(2);
   job.ContinueAll(2);
   job.FinishWell(1);
@@ -410,7 +412,8 @@ TEST(Link, WhenTheProxyIsGoneARankThatComputesGoesOn) {
   job.FinishWell(0);
 }
 
-// Hydra may kill ranks before they exit, so its own code says little; xmpiexec's is in the lab's tests.
+// Hydra may kill ranks before they exit, so its own code says little; xmpiexec's is in the lab's
+// tests.
 TEST(Abort, IsMpiAbortWithItsCode) {
   FakeLauncher job(kRanks, {"abort=37"});
   EXPECT_NE(job.Wait(), 0);

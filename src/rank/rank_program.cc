@@ -9,14 +9,13 @@
 //   loose       ranks meet their neighbours only, so that they may be steps apart
 //   gate=STEP   before the safe point of that step make the file gate.RANK and wait for `open`
 //   gate_rank=R only rank R does
-//   multiple    asks for MPI_THREAD_MULTIPLE, and a second thread exchanges in every step (with bind)
-//   all_pools   makes an object of every kind that costs MPICH a cleanup entry, in each session
-//   inside      calls XMPI_Quiesce inside make, which must be refused
-//   abort=CODE  rank 1 calls XMPI_Abort at step 3
-//   mark=STEP   makes the file mark.RANK at the start of that step
+//   multiple    asks for MPI_THREAD_MULTIPLE, and a second thread exchanges in every step (with
+//   bind) all_pools   makes an object of every kind that costs MPICH a cleanup entry, in each
+//   session inside      calls XMPI_Quiesce inside make, which must be refused abort=CODE  rank 1
+//   calls XMPI_Abort at step 3 mark=STEP   makes the file mark.RANK at the start of that step
 //   breach=WHAT breaks the contract at the step of the gate, and puts it right after that call:
-//               pending | persistent | idup | window | message | forgotten | type | session | changed |
-//               row_message
+//               pending | persistent | idup | window | message | forgotten | type | session |
+//               changed | row_message
 //   thread      another thread calls XMPI_Quiesce at the step of the gate
 //   rank=R      who does these two (default 1)
 //   finalize    leaves the loop at the step of the gate and finalizes
@@ -48,12 +47,13 @@ int Number(const char* word, int otherwise) {
 
 int rank, size;
 
-#define REQUIRE(condition)                                                                 \
-  do {                                                                                     \
-    if (!(condition)) {                                                                    \
-      std::fprintf(stderr, "rank %d: %s:%d: not true: %s\n", rank, __FILE__, __LINE__, #condition); \
-      XMPI_Abort(XMPI_COMM_WORLD, 3);                                                      \
-    }                                                                                      \
+#define REQUIRE(condition)                                                             \
+  do {                                                                                 \
+    if (!(condition)) {                                                                \
+      std::fprintf(stderr, "rank %d: %s:%d: not true: %s\n", rank, __FILE__, __LINE__, \
+                   #condition);                                                        \
+      XMPI_Abort(XMPI_COMM_WORLD, 3);                                                  \
+    }                                                                                  \
   } while (false)
 
 // Objects made and kept so that the next ones get other handles than in the last session.
@@ -68,7 +68,7 @@ void ShiftPools(int round) {
 
 struct Bound {
   MPI_Comm world_copy = MPI_COMM_NULL;
-  MPI_Comm row = MPI_COMM_NULL;      // split by parity
+  MPI_Comm row = MPI_COMM_NULL;       // split by parity
   MPI_Comm row_copy = MPI_COMM_NULL;  // dup of it: bound comm made from a bound comm
   MPI_Comm cart = MPI_COMM_NULL;
   MPI_Comm graph = MPI_COMM_NULL;
@@ -248,7 +248,8 @@ class Breach {
   // The collective ones, on all ranks.
   void BeginAll() {
     if (what_ == "window")
-      MPI_Win_create(&value_, sizeof value_, sizeof value_, MPI_INFO_NULL, XMPI_COMM_WORLD, &window_);
+      MPI_Win_create(&value_, sizeof value_, sizeof value_, MPI_INFO_NULL, XMPI_COMM_WORLD,
+                     &window_);
     if (what_ == "forgotten") {
       MPI_Comm_dup(XMPI_COMM_WORLD, &comm_);
       MPI_Comm_set_name(comm_, "lost and found");

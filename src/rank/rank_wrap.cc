@@ -1,5 +1,6 @@
 // Stands between a process manager and a rank in tests: connects the rank's control socket to the
-// test's listening SOCK_SEQPACKET socket ($XMPI_TEST_SOCKET), names it by XMPI_FD, becomes the rank.
+// test's listening SOCK_SEQPACKET socket ($XMPI_TEST_SOCKET), names it by XMPI_FD, becomes the
+// rank.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>

@@ -144,11 +144,11 @@ TEST(Misuse, ASafePointInsideACallbackIsRefused) {
 TEST(Misuse, IsSaidAndReturnsAnError) {
   FakeLauncher job(2, {"misuse", "steps=3"});
   EXPECT_EQ(job.Wait(), 0) << job.Errors();
-  EXPECT_THAT(job.Errors(), AllOf(HasSubstr("XMPI_Quiesce was called before XMPI_Init"),
-                                  HasSubstr("XMPI_Init: called twice"),
-                                  HasSubstr("MPI_Init after XMPI_Init"),
-                                  HasSubstr("XMPI_Comm_unbind: the variable is not bound"),
-                                  HasSubstr("XMPI_Finalize: called after XMPI_Finalize")));
+  EXPECT_THAT(job.Errors(),
+              AllOf(HasSubstr("XMPI_Quiesce was called before XMPI_Init"),
+                    HasSubstr("XMPI_Init: called twice"), HasSubstr("MPI_Init after XMPI_Init"),
+                    HasSubstr("XMPI_Comm_unbind: the variable is not bound"),
+                    HasSubstr("XMPI_Finalize: called after XMPI_Finalize")));
 }
 
 }  // namespace

@@ -69,7 +69,8 @@ void ReadDebug() {
     else if (word == "thread")
       debug.thread = true;
     else
-      Say("XMPI_DEBUG: unknown word \"%.*s\" (known: trace, thread)", static_cast<int>(size), words);
+      Say("XMPI_DEBUG: unknown word \"%.*s\" (known: trace, thread)", static_cast<int>(size),
+          words);
     words += size + (words[size] == ',' ? 1 : 0);
   }
 }

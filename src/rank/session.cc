@@ -14,10 +14,14 @@ constexpr char kWorldName[] = "XMPI_COMM_WORLD";
 
 const char* ThreadLevelName(int level) {
   switch (level) {
-    case MPI_THREAD_MULTIPLE: return "MPI_THREAD_MULTIPLE";
-    case MPI_THREAD_SERIALIZED: return "MPI_THREAD_SERIALIZED";
-    case MPI_THREAD_FUNNELED: return "MPI_THREAD_FUNNELED";
-    default: return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_MULTIPLE:
+      return "MPI_THREAD_MULTIPLE";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    default:
+      return "MPI_THREAD_SINGLE";
   }
 }
 

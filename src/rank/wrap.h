@@ -50,9 +50,9 @@
 #define XMPI_PARAMETERS(...) XMPI_PASTE(XMPI_P, XMPI_COUNT(__VA_ARGS__))(__VA_ARGS__)
 #define XMPI_ARGUMENTS(...) XMPI_PASTE(XMPI_A, XMPI_COUNT(__VA_ARGS__))
 
-#define XMPI_WRAP(name, ...)                                                                \
-  XMPI_EXPORT int MPI_##name(XMPI_PARAMETERS(__VA_ARGS__)) {                                \
-    return Noted("MPI_" #name, PMPI_##name, XMPI_ARGUMENTS(__VA_ARGS__));                   \
+#define XMPI_WRAP(name, ...)                                              \
+  XMPI_EXPORT int MPI_##name(XMPI_PARAMETERS(__VA_ARGS__)) {              \
+    return Noted("MPI_" #name, PMPI_##name, XMPI_ARGUMENTS(__VA_ARGS__)); \
   }
 
 namespace xmpi::rank {

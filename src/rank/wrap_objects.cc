@@ -1,8 +1,8 @@
 // The wrappers of the calls that make and free what dies with its session, and of MPI_Init, which
 // does not go together with XMPI_Init.
-#include "rank/object_calls.h"
 #include "rank/keeping.h"
 #include "rank/mpich_faults.h"
+#include "rank/object_calls.h"
 #include "rank/say.h"
 #include "rank/session.h"
 #include "rank/wrap.h"
@@ -28,13 +28,15 @@ void NoteMade(const char* name, const T* object) {
 template <Thing kThing, class... Types>
 int NoteCall(const char* name, int (*call)(Types...), Types... arguments) {
   const int result = call(arguments...);
-  if (books.on() && result == MPI_SUCCESS) [[unlikely]] NoteMade<kThing>(name, LastOf(arguments...));
+  if (books.on() && result == MPI_SUCCESS) [[unlikely]]
+    NoteMade<kThing>(name, LastOf(arguments...));
   return result;
 }
 
 template <Thing kThing, class T>
 int NoteFreed(int (*call)(T*), T* object) {
-  if (!books.on()) [[likely]] return call(object);
+  if (!books.on()) [[likely]]
+    return call(object);
   const T before = *object;
   const int result = call(object);
   if (result == MPI_SUCCESS) books.Gone(kThing, Handle(before));
@@ -56,10 +58,10 @@ int RefuseInit(const char* name) {
 
 }  // namespace
 
-#define XMPI_NOTED(thing)                                                                       \
-  template <class... Types>                                                                     \
+#define XMPI_NOTED(thing)                                                                        \
+  template <class... Types>                                                                      \
   int Noted(const char* name, int (*call)(Types...), std::type_identity_t<Types>... arguments) { \
-    return NoteCall<thing, Types...>(name, call, arguments...);                                 \
+    return NoteCall<thing, Types...>(name, call, arguments...);                                  \
   }
 
 namespace comms {
@@ -67,11 +69,11 @@ XMPI_NOTED(Thing::kComm)
 XMPI_COMM_CALLS(XMPI_WRAP)
 }  // namespace comms
 
-#define XMPI_NOTED_WITH_POOL(thing, pool)                                                       \
-  template <class... Types>                                                                     \
+#define XMPI_NOTED_WITH_POOL(thing, pool)                                                        \
+  template <class... Types>                                                                      \
   int Noted(const char* name, int (*call)(Types...), std::type_identity_t<Types>... arguments) { \
-    mpich_faults.Use(pool);                                                                     \
-    return NoteCall<thing, Types...>(name, call, arguments...);                                 \
+    mpich_faults.Use(pool);                                                                      \
+    return NoteCall<thing, Types...>(name, call, arguments...);                                  \
   }
 
 namespace topologies {
@@ -101,11 +103,11 @@ XMPI_NOTED(Thing::kSession)
 XMPI_WRAP(Session_init, MPI_Info, MPI_Errhandler, MPI_Session*)
 }  // namespace sessions
 
-#define XMPI_NOTED_POOL(pool)                                                                   \
-  template <class... Types>                                                                     \
-  int Noted(const char*, int (*call)(Types...), std::type_identity_t<Types>... arguments) {     \
-    mpich_faults.Use(pool);                                                                     \
-    return call(arguments...);                                                                  \
+#define XMPI_NOTED_POOL(pool)                                                               \
+  template <class... Types>                                                                 \
+  int Noted(const char*, int (*call)(Types...), std::type_identity_t<Types>... arguments) { \
+    mpich_faults.Use(pool);                                                                 \
+    return call(arguments...);                                                              \
   }
 
 namespace ops {
@@ -147,9 +149,15 @@ XMPI_EXPORT int MPI_Comm_free(MPI_Comm* comm) { return NoteCommFreed(PMPI_Comm_f
 XMPI_EXPORT int MPI_Comm_disconnect(MPI_Comm* comm) {
   return NoteCommFreed(PMPI_Comm_disconnect, comm);
 }
-XMPI_EXPORT int MPI_Win_free(MPI_Win* window) { return NoteFreed<Thing::kWindow>(PMPI_Win_free, window); }
-XMPI_EXPORT int MPI_Type_free(MPI_Datatype* type) { return NoteFreed<Thing::kType>(PMPI_Type_free, type); }
-XMPI_EXPORT int MPI_File_close(MPI_File* file) { return NoteFreed<Thing::kFile>(PMPI_File_close, file); }
+XMPI_EXPORT int MPI_Win_free(MPI_Win* window) {
+  return NoteFreed<Thing::kWindow>(PMPI_Win_free, window);
+}
+XMPI_EXPORT int MPI_Type_free(MPI_Datatype* type) {
+  return NoteFreed<Thing::kType>(PMPI_Type_free, type);
+}
+XMPI_EXPORT int MPI_File_close(MPI_File* file) {
+  return NoteFreed<Thing::kFile>(PMPI_File_close, file);
+}
 XMPI_EXPORT int MPI_Session_finalize(MPI_Session* session) {
   return NoteFreed<Thing::kSession>(PMPI_Session_finalize, session);
 }

@@ -10,7 +10,8 @@ namespace {
 template <bool kPersistent, class... Types>
 int NoteRequest(const char* name, int (*call)(Types...), Types... arguments) {
   const int result = call(arguments...);
-  if (!books.on()) [[likely]] return result;
+  if (!books.on()) [[likely]]
+    return result;
   const MPI_Request request = *LastOf(arguments...);
   if (result == MPI_SUCCESS && request != MPI_REQUEST_NULL)
     books.Made(Thing::kRequest, Handle(request), name, kPersistent);
@@ -76,7 +77,8 @@ XMPI_EXPORT int MPI_Startall(int count, MPI_Request requests[]) {
 }
 
 XMPI_EXPORT int MPI_Request_free(MPI_Request* request) {
-  if (!books.on()) [[likely]] return PMPI_Request_free(request);
+  if (!books.on()) [[likely]]
+    return PMPI_Request_free(request);
   const MPI_Request before = *request;
   const int result = PMPI_Request_free(request);
   if (result == MPI_SUCCESS) books.Gone(Thing::kRequest, Handle(before));
@@ -84,7 +86,8 @@ XMPI_EXPORT int MPI_Request_free(MPI_Request* request) {
 }
 
 XMPI_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status) {
-  if (!books.on()) [[likely]] return PMPI_Wait(request, status);
+  if (!books.on()) [[likely]]
+    return PMPI_Wait(request, status);
   const MPI_Request before = *request;
   const int result = PMPI_Wait(request, status);
   if (result == MPI_SUCCESS || *request != before) books.Completed(Handle(before));
@@ -92,7 +95,8 @@ XMPI_EXPORT int MPI_Wait(MPI_Request* request, MPI_Status* status) {
 }
 
 XMPI_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
-  if (!books.on()) [[likely]] return PMPI_Test(request, flag, status);
+  if (!books.on()) [[likely]]
+    return PMPI_Test(request, flag, status);
   const MPI_Request before = *request;
   const int result = PMPI_Test(request, flag, status);
   if ((result == MPI_SUCCESS && *flag) || *request != before) books.Completed(Handle(before));
@@ -100,7 +104,8 @@ XMPI_EXPORT int MPI_Test(MPI_Request* request, int* flag, MPI_Status* status) {
 }
 
 XMPI_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-  if (!books.on()) [[likely]] return PMPI_Waitall(count, requests, statuses);
+  if (!books.on()) [[likely]]
+    return PMPI_Waitall(count, requests, statuses);
   const Before before(count, requests);
   const int result = PMPI_Waitall(count, requests, statuses);
   result == MPI_SUCCESS ? before.CompletedAll() : before.CompletedOverwritten();
@@ -108,7 +113,8 @@ XMPI_EXPORT int MPI_Waitall(int count, MPI_Request requests[], MPI_Status status
 }
 
 XMPI_EXPORT int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
-  if (!books.on()) [[likely]] return PMPI_Testall(count, requests, flag, statuses);
+  if (!books.on()) [[likely]]
+    return PMPI_Testall(count, requests, flag, statuses);
   const Before before(count, requests);
   const int result = PMPI_Testall(count, requests, flag, statuses);
   if (result != MPI_SUCCESS)
@@ -119,7 +125,8 @@ XMPI_EXPORT int MPI_Testall(int count, MPI_Request requests[], int* flag, MPI_St
 }
 
 XMPI_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
-  if (!books.on()) [[likely]] return PMPI_Waitany(count, requests, index, status);
+  if (!books.on()) [[likely]]
+    return PMPI_Waitany(count, requests, index, status);
   const Before before(count, requests);
   const int result = PMPI_Waitany(count, requests, index, status);
   if (*index != MPI_UNDEFINED) before.Completed(*index);
@@ -128,7 +135,8 @@ XMPI_EXPORT int MPI_Waitany(int count, MPI_Request requests[], int* index, MPI_S
 
 XMPI_EXPORT int MPI_Testany(int count, MPI_Request requests[], int* index, int* flag,
                             MPI_Status* status) {
-  if (!books.on()) [[likely]] return PMPI_Testany(count, requests, index, flag, status);
+  if (!books.on()) [[likely]]
+    return PMPI_Testany(count, requests, index, flag, status);
   const Before before(count, requests);
   const int result = PMPI_Testany(count, requests, index, flag, status);
   if (*flag && *index != MPI_UNDEFINED) before.Completed(*index);
@@ -137,7 +145,8 @@ XMPI_EXPORT int MPI_Testany(int count, MPI_Request requests[], int* index, int* 
 
 XMPI_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], int* done, int indices[],
                              MPI_Status statuses[]) {
-  if (!books.on()) [[likely]] return PMPI_Waitsome(count, requests, done, indices, statuses);
+  if (!books.on()) [[likely]]
+    return PMPI_Waitsome(count, requests, done, indices, statuses);
   const Before before(count, requests);
   const int result = PMPI_Waitsome(count, requests, done, indices, statuses);
   if (*done != MPI_UNDEFINED)
@@ -147,7 +156,8 @@ XMPI_EXPORT int MPI_Waitsome(int count, MPI_Request requests[], int* done, int i
 
 XMPI_EXPORT int MPI_Testsome(int count, MPI_Request requests[], int* done, int indices[],
                              MPI_Status statuses[]) {
-  if (!books.on()) [[likely]] return PMPI_Testsome(count, requests, done, indices, statuses);
+  if (!books.on()) [[likely]]
+    return PMPI_Testsome(count, requests, done, indices, statuses);
   const Before before(count, requests);
   const int result = PMPI_Testsome(count, requests, done, indices, statuses);
   if (*done != MPI_UNDEFINED)

@@ -75,7 +75,8 @@ int XMPI_Init(int* argc, char*** argv) {
   return XMPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, nullptr);
 }
 
-// MPI_Session_init takes no arguments, so neither do we look at them; the parameters are MPI_Init's.
+// MPI_Session_init takes no arguments, so neither do we look at them; the parameters are
+// MPI_Init's.
 int XMPI_Init_thread(int*, char***, int required, int* provided) {
   const auto opened = Open(required);
   if (opened && provided != nullptr) *provided = session.provided();

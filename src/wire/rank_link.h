@@ -15,7 +15,8 @@
 //   checked       | migration, refused, text        | its barrier ended and it looked for messages
 //   parked        | migration                       | session finalized; it reads and does no more
 //   running       | migration, passed, rebuilt      | session reopened, about to leave the call
-//   resumed       | migration, passed               | a cancel was read, it goes on in place (a rank
+//   resumed       | migration, passed               | a cancel was read, it goes on in place (a
+//   rank
 //                 |                                 |   reads it at its next call or signal)
 //   finalizing    | passed                          | XMPI_Finalize began: signal it no more
 //
@@ -23,11 +24,11 @@
 //   notice        | migration                       | written first, then the thread is signalled;
 //                 |                                 |   migrations are numbered upwards
 //   agree         | migration, stop_call            | all stop in call number stop_call
-//   check         | migration                       | all have arrived; goes to all ranks or to none
-//   teardown      | migration                       | all are clear; irrevocable
-//   cancel        | migration, text (the reason)    | go on in place; void after teardown
-//   env           | migration, name, text           | for a parked rank: setenv(name, text)
-//   continue      | migration                       | reopen the session (after all its env)
+//   check         | migration                       | all have arrived; goes to all ranks or to
+//   none teardown      | migration                       | all are clear; irrevocable cancel |
+//   migration, text (the reason)    | go on in place; void after teardown env           |
+//   migration, name, text           | for a parked rank: setenv(name, text) continue      |
+//   migration                       | reopen the session (after all its env)
 #pragma once
 
 #include <cstddef>
@@ -84,21 +85,36 @@ struct Message {
 
 inline const char* Name(Kind kind) {
   switch (kind) {
-    case Kind::kHello: return "hello";
-    case Kind::kNoticed: return "noticed";
-    case Kind::kArrived: return "arrived";
-    case Kind::kChecked: return "checked";
-    case Kind::kParked: return "parked";
-    case Kind::kRunning: return "running";
-    case Kind::kResumed: return "resumed";
-    case Kind::kFinalizing: return "finalizing";
-    case Kind::kNotice: return "notice";
-    case Kind::kAgree: return "agree";
-    case Kind::kCheck: return "check";
-    case Kind::kTeardown: return "teardown";
-    case Kind::kCancel: return "cancel";
-    case Kind::kEnv: return "env";
-    case Kind::kContinue: return "continue";
+    case Kind::kHello:
+      return "hello";
+    case Kind::kNoticed:
+      return "noticed";
+    case Kind::kArrived:
+      return "arrived";
+    case Kind::kChecked:
+      return "checked";
+    case Kind::kParked:
+      return "parked";
+    case Kind::kRunning:
+      return "running";
+    case Kind::kResumed:
+      return "resumed";
+    case Kind::kFinalizing:
+      return "finalizing";
+    case Kind::kNotice:
+      return "notice";
+    case Kind::kAgree:
+      return "agree";
+    case Kind::kCheck:
+      return "check";
+    case Kind::kTeardown:
+      return "teardown";
+    case Kind::kCancel:
+      return "cancel";
+    case Kind::kEnv:
+      return "env";
+    case Kind::kContinue:
+      return "continue";
   }
   return nullptr;
 }
@@ -120,21 +136,31 @@ enum Field : unsigned {
 
 inline unsigned FieldsOf(Kind kind) {
   switch (kind) {
-    case Kind::kHello: return kThread | kText;
+    case Kind::kHello:
+      return kThread | kText;
     case Kind::kNoticed:
-    case Kind::kResumed: return kMigration | kPassed;
-    case Kind::kArrived: return kMigration | kPassed | kRefused | kText;
-    case Kind::kChecked: return kMigration | kRefused | kText;
-    case Kind::kRunning: return kMigration | kPassed | kRebuilt;
-    case Kind::kFinalizing: return kPassed;
-    case Kind::kAgree: return kMigration | kStopCall;
-    case Kind::kCancel: return kMigration | kText;
-    case Kind::kEnv: return kMigration | kNameField | kText;
+    case Kind::kResumed:
+      return kMigration | kPassed;
+    case Kind::kArrived:
+      return kMigration | kPassed | kRefused | kText;
+    case Kind::kChecked:
+      return kMigration | kRefused | kText;
+    case Kind::kRunning:
+      return kMigration | kPassed | kRebuilt;
+    case Kind::kFinalizing:
+      return kPassed;
+    case Kind::kAgree:
+      return kMigration | kStopCall;
+    case Kind::kCancel:
+      return kMigration | kText;
+    case Kind::kEnv:
+      return kMigration | kNameField | kText;
     case Kind::kParked:
     case Kind::kNotice:
     case Kind::kCheck:
     case Kind::kTeardown:
-    case Kind::kContinue: return kMigration;
+    case Kind::kContinue:
+      return kMigration;
   }
   return 0;
 }

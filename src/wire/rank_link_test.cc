@@ -62,14 +62,16 @@ TEST(RankLink, EveryKindComesBackAsItWas) {
 
 TEST(RankLink, TheHeaderIsLittleEndianAndFixed) {
   char packet[kMessageLimit];
-  ASSERT_EQ(Encode({.kind = Kind::kNotice, .slot = 0x01020304, .migration = 9}, packet), kHeaderSize);
+  ASSERT_EQ(Encode({.kind = Kind::kNotice, .slot = 0x01020304, .migration = 9}, packet),
+            kHeaderSize);
   EXPECT_EQ(std::string(packet, 16), std::string("XRLK\1\0\x41\0\x48\0\0\0\4\3\2\1", 16));
 }
 
 TEST(RankLink, TextIsCutButEnvIsNot) {
   char packet[kMessageLimit];
   const std::string lengthy(3 * kMessageLimit, 'x');
-  EXPECT_EQ(Encode({.kind = Kind::kCancel, .migration = 1, .text = lengthy}, packet), kMessageLimit);
+  EXPECT_EQ(Encode({.kind = Kind::kCancel, .migration = 1, .text = lengthy}, packet),
+            kMessageLimit);
   EXPECT_TRUE(Decode(packet, kMessageLimit));
   EXPECT_EQ(Encode({.kind = Kind::kEnv, .migration = 1, .name = "A", .text = lengthy}, packet), 0u);
 }
