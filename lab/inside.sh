@@ -46,9 +46,9 @@ build_targets() {
   in_base /bin/bash -c '
     set -e
     # Always: a folder that is new in the tree is not among what ninja watches.
-    cmake -S "$0" -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+    cmake -S "$0" -B "$1" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DXMPI_COVERAGE="$3" \
       -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache
-    exec ninja -C "$1" -j "$2" "${@:3}"' "$CHECKOUT" "$XMPI_BUILD" "$JOBS" "$@"
+    exec ninja -C "$1" -j "$2" "${@:4}"' "$CHECKOUT" "$XMPI_BUILD" "$JOBS" "${COVERAGE:-OFF}" "$@"
 }
 
 cmd_build() {

@@ -2,12 +2,27 @@
 # ctest runs there too; they reach the lab by calling ./dev lab, which steps back out to the host.
 # shellcheck shell=bash
 
+# Branches of the protocol's machines that their tests and the simulator take, in a build tree of its own.
+test_coverage() {
+  local XMPI_BUILD=$XMPI_BUILD-coverage COVERAGE=ON
+  cmd_build coordinator_test agent_test sim_test
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  in_base /bin/bash -c '
+    set -e
+    cd "$0"
+    find . -name "*.gcda" -delete
+    for test in coordinator_test agent_test sim_test; do tests/$test --gtest_brief=1; done
+    exec gcovr --root "$1" --object-directory . --filter "$1/src/core/" --exclude ".*_test\.cc" \
+      --exclude-throw-branches --exclude-unreachable-branches --txt-metric branch --txt -' "$XMPI_BUILD" "$CHECKOUT"
+}
+
 cmd_test() {
   local binds=() ctest=(ctest --test-dir "$XMPI_BUILD" --output-on-failure -j "$JOBS") long="" status=0
   export XMPI_LAB_KEEP=""
   while (($# > 0)); do
     case $1 in
       --long) long=yes && export XMPI_TEST_LONG=yes && shift ;;
+      --coverage) test_coverage && return ;;
       --keep) XMPI_LAB_KEEP=yes && shift ;;
       --faults)
         [[ ${2-} == all ]] || usage_error "test: --faults takes the word all"

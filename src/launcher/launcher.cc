@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <format>
 #include <nlohmann/json.hpp>
@@ -166,6 +167,8 @@ void Launcher::Feed(core::Event event) {
 void Launcher::OnEnding() {
   ending_ = steady_clock::now();
   if (impatient_) stdio_->Hurry();
+  // Proxies that come too late are refused from now on: no news to the user, unless asked for.
+  if (std::getenv("XMPI_LOG") == nullptr) log::SetLevel(log::Level::kError);
   for (const ProxyId& proxy : proxies_->NotYetUp())
     Feed(core::ProxyLost{proxy, "the job ended before it had connected"});
 }

@@ -16,6 +16,6 @@ foreach(row "launch_hello_c:hello.c:mpicc.mpich" "launch_hello_cxx:hello.cc:mpic
 endforeach()
 add_custom_target(launch_programs ALL DEPENDS ${launch_programs})
 
-foreach(test hello words ends faults flood ctl)
+foreach(test hello words ends faults flood ctl srun)
   xmpi_lab_test(launch_${test} launch_${test}.sh)
 endforeach()
