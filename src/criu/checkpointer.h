@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "base/fd.h"
 #include "base/ids.h"
 #include "image/manifest.h"
+#include "image/source.h"
 
 namespace xmpi::criu {
 
@@ -32,13 +34,18 @@ struct Tie {
   std::uint64_t inode = 0;  // st_ino of the rank's end, from fstat at the spawn or restore
 };
 
-// Deleted but open files up to this size travel in the image.
-inline constexpr std::uint64_t kGhostLimitBytes = 256u << 20;
+// Deleted but open files up to this size travel in the image. CRIU takes no larger limit; what
+// memory has no room for fails by itself.
+inline constexpr std::uint64_t kGhostLimitBytes = UINT32_MAX;
 
 struct DumpRequest {
   RankId rank = 0;
   pid_t pid = 0;  // in the slot; a session leader. Its threads and its children come along.
   std::vector<Tie> ties;
+  // Files that a rank holds by name travel with its image, but for those that the target has (paths,
+  // as its Looker told before) or when they must not: then the dump fails and names one.
+  std::set<std::string> files_at_target{};
+  bool carry_files = true;
   std::uint64_t image_limit_bytes = 0;  // 0: as much as the node's memory allows
   std::chrono::milliseconds timeout{60'000};
 };
@@ -93,6 +100,18 @@ class Checkpointer {
   // writing into the rank's pipes before.
   virtual void Dump(DumpRequest request, std::function<void(DumpDone)> done) = 0;
   virtual void Restore(RestoreRequest request, std::function<void(RestoreDone)> done) = 0;
+  // The files that a rank holds by name now, with what is known of how earlier moves left them.
+  virtual std::vector<image::HeldFile> HeldFiles(RankId rank, pid_t pid) = 0;
+  // What this node sees of files that ranks hold elsewhere; callable from any thread, also after
+  // this is gone.
+  virtual image::LookAt Looker() = 0;
+  // Adds to an image that is held here what it lacks for a target that has only these files: it was
+  // made for this node, and what lay here already did not come with it.
+  virtual Result<> TakeFiles(const std::set<std::string>& files_at_target,
+                             image::RankImage* image) = 0;
+  // The copies go on: files that a restore has written stay. Without it they go with the
+  // checkpointer.
+  virtual void KeepFiles() = 0;
   // Ends what is under way; each `done` still comes, with an error.
   virtual void Cancel() = 0;
 

@@ -14,8 +14,11 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "criu/carried_files.h"
 #include "criu/criu_log.h"
 #include "criu/criu_request.h"
+#include "criu/held_files.h"
+#include "criu/image_edit.h"
 #include "criu/process_tree.h"
 #include "criu/swrk.h"
 #include "criu/ties.h"
@@ -147,6 +150,7 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
   }
 
   os::Slot* slot = nullptr;
+  std::shared_ptr<CarriedFiles> files;
   Post post;
   Options options;
   int max_parallel = 1;
@@ -189,6 +193,7 @@ Result<Preflight> RunCheck(Result<Swrk> swrk) {
 
 struct DumpWork {
   DumpRequest request;
+  std::shared_ptr<CarriedFiles> files;
   int proc_fd = -1;
   int log_level = 2;
   std::uint64_t ghost_limit_bytes = 0;
@@ -217,9 +222,51 @@ struct DumpWork {
     image.manifest.pid = request.pid;
     image.manifest.used_pids = UsedPids(tree);
     image.manifest.ties = std::move(ties);
-    XMPI_ASSIGN_OR_RETURN(image.manifest.files, image::ListImageFiles(swrk.directory));
+    XMPI_RETURN_IF_ERROR(CarryFiles(tree, swrk.directory.get(), &image));
+    XMPI_ASSIGN_OR_RETURN(std::vector<image::ManifestFile> dumped,
+                          image::ListImageFiles(swrk.directory));
+    image.manifest.files.insert(image.manifest.files.end(), dumped.begin(), dumped.end());
     image.directory = std::move(swrk.directory);
     return image;
+  }
+
+  // Now that the rank is stopped: what it holds by name, and the content of what travels.
+  Result<> CarryFiles(const std::vector<Process>& tree, int directory,
+                      image::RankImage* image) const {
+    if (const std::string shared = SharedDeletedFile(proc_fd, tree); !shared.empty())
+      return Fail("it holds " + shared + ", and after the move there would be two of it");
+    std::set<std::string> paths;
+    for (Held& held : ReadHeldFiles(proc_fd, request.rank, tree)) {
+      if (held.file.use == image::FileUse::kFolder || held.file.use == image::FileUse::kDeleted)
+        continue;
+      paths.insert(held.file.path);
+      XMPI_RETURN_IF_ERROR(Carry(std::move(held), image));
+    }
+    return EditFileImages(directory, request.rank, paths);
+  }
+
+  Result<> Carry(Held held, image::RankImage* image) const {
+    image::HeldFile& file = held.file;
+    const bool stays = file.shared || request.files_at_target.contains(file.path);
+    if (stays && file.locked)
+      return Fail(std::format("it holds a file lock on {}, which its copy could not take while it has it; "
+                              "the program must release it before XMPI_Quiesce",
+                              file.path));
+    if (!stays && !request.carry_files && !file.memory)
+      return Fail(std::format("it has {} open, which is on this node's own disk ({}), and "
+                              "-no-carry-files forbids to take it along",
+                              file.path, file.file_system));
+    if (!stays) {
+      Fd content(openat(proc_fd, held.link.c_str(), O_RDONLY | O_CLOEXEC));
+      if (!content)
+        return std::unexpected(ErrnoError(std::format("read {}, which it has open", file.path)));
+      file.content = std::format("held-{}", image->elsewhere.size());
+      file.earlier = files->Earlier(file.path);
+      image->manifest.files.push_back({file.content, file.state.size, {}});
+      image->elsewhere.emplace(file.content, std::move(content));
+    }
+    image->manifest.held.push_back(std::move(file));
+    return {};
   }
 
   DumpDone operator()(Result<Swrk> swrk) const {
@@ -281,6 +328,9 @@ CriuCheckpointer::CriuCheckpointer(os::Slot* slot, Post post, Options options)
     : shared_(std::make_shared<Shared>()) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   shared_->slot = slot;
+  const char* root = slot->has_namespaces() ? "1/root" : "/";
+  shared_->files = std::make_shared<CarriedFiles>(
+      Fd(openat(slot->proc_fd(), root, O_PATH | O_DIRECTORY | O_CLOEXEC)));
   shared_->post = std::move(post);
   shared_->max_parallel =
       options.max_parallel > 0 ? options.max_parallel : std::clamp(cores, 1, kMaxParallel);
@@ -292,6 +342,29 @@ CriuCheckpointer::~CriuCheckpointer() {
   shared_->Cancel();
   shared_->threads.clear();  // joins
 }
+
+std::vector<image::HeldFile> CriuCheckpointer::HeldFiles(RankId rank, pid_t pid) {
+  const int proc_fd = shared_->slot->proc_fd();
+  std::vector<image::HeldFile> files;
+  for (Held& held : ReadHeldFiles(proc_fd, rank, ReadTree(proc_fd, pid))) {
+    files.push_back(std::move(held.file));
+    files.back().earlier = shared_->files->Earlier(files.back().path);
+  }
+  return files;
+}
+
+image::LookAt CriuCheckpointer::Looker() {
+  return [files = shared_->files](const std::vector<image::HeldFile>& held) {
+    return files->Look(held);
+  };
+}
+
+Result<> CriuCheckpointer::TakeFiles(const std::set<std::string>& files_at_target,
+                                     image::RankImage* image) {
+  return shared_->files->Take(files_at_target, image);
+}
+
+void CriuCheckpointer::KeepFiles() { shared_->files->Keep(); }
 
 void CriuCheckpointer::Cancel() { shared_->Cancel(); }
 
@@ -307,8 +380,8 @@ void CriuCheckpointer::Check(std::function<void(Result<Preflight>)> done) {
 void CriuCheckpointer::Dump(DumpRequest request, std::function<void(DumpDone)> done) {
   Shared::Job job;
   Result<Fd> directory = os::MakeMemoryDirectory(request.image_limit_bytes);
-  const DumpWork work{std::move(request), shared_->slot->proc_fd(), shared_->options.log_level,
-                      shared_->options.ghost_limit_bytes};
+  const DumpWork work{std::move(request), shared_->files, shared_->slot->proc_fd(),
+                      shared_->options.log_level, shared_->options.ghost_limit_bytes};
   std::optional<Error> failed;
   if (directory) {
     job.directory = std::move(*directory);
@@ -340,10 +413,11 @@ void CriuCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
   const auto timeout = request.timeout;
   auto result = std::make_shared<RestoreDone>(RestoreDone{
       .rank = request.image.manifest.rank, .pid = 0, .image = std::move(request.image), .log = {}});
-  job.work = [=, inherited = inherited.value_or(Inherited{}),
+  job.work = [=, files = shared_->files, inherited = inherited.value_or(Inherited{}),
               done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
     const auto begin = Clock::now();
     if (failed) swrk = std::unexpected(*failed);
+    if (Result<> put = files->Put(result->image); swrk && !put) swrk = std::unexpected(put.error());
     result->pid = swrk ? RunRestore(*swrk, inherited, log_level, timeout, &result->log)
                        : Result<pid_t>(std::unexpected(swrk.error()));
     result->took = duration_cast<microseconds>(Clock::now() - begin);

@@ -34,6 +34,10 @@ class FakeCheckpointer : public Checkpointer {
   void Check(std::function<void(Result<Preflight>)> done) override;
   void Dump(DumpRequest request, std::function<void(DumpDone)> done) override;
   void Restore(RestoreRequest request, std::function<void(RestoreDone)> done) override;
+  std::vector<image::HeldFile> HeldFiles(RankId, pid_t) override { return {}; }
+  image::LookAt Looker() override { return nullptr; }
+  Result<> TakeFiles(const std::set<std::string>&, image::RankImage*) override { return {}; }
+  void KeepFiles() override { calls.push_back("keep"); }
   void Cancel() override;
   ProcessState State(pid_t pid) override;
   Result<> Continue(pid_t pid) override;

@@ -50,6 +50,10 @@ const char* ToString(ChunkKind kind) {
       return "facts";
     case ChunkKind::kFindings:
       return "findings";
+    case ChunkKind::kFiles:
+      return "files";
+    case ChunkKind::kSights:
+      return "sights";
   }
   return "unknown";
 }
@@ -92,8 +96,7 @@ Result<ChunkHeader> DecodeHeader(std::span<const std::byte, kChunkHeaderBytes> b
     return Fail(ErrorCode::kProtocol,
                 std::format("image chunk of version {}, ours is {}", version, kChunkVersion));
   }
-  if (kind < static_cast<std::uint16_t>(ChunkKind::kBegin) ||
-      kind > static_cast<std::uint16_t>(ChunkKind::kFindings)) {
+  if (std::string_view(ToString(header.kind)) == "unknown") {
     return Fail(ErrorCode::kProtocol, std::format("image chunk of unknown kind {}", kind));
   }
   if (header.length > kMaxPayloadBytes || reserved != 0 || in.Get<std::uint64_t>() != 0 ||

@@ -45,6 +45,8 @@ enum class ChunkKind : std::uint16_t {
   kWait = 9,     // source: the next image is still being made; keeps the connection from silence
   kFacts = 10,   // source, before kBegin: a piece of what it tells of itself; see image/message.h
   kFindings = 11,  // target: a piece of its answer to that
+  kFiles = 12,     // source, before everything: what ranks hold open; payload: EncodeHeldFiles
+  kSights = 13,    // target, to kFiles: what it sees under those names; payload: EncodeSights
 };
 
 const char* ToString(ChunkKind kind);  // as docs/image-stream.md calls it; "unknown" else

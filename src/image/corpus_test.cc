@@ -20,6 +20,16 @@ TEST(ImageCorpus, SeedsAreOfThisFormat) {
   std::vector<RankImage> images;
   images.push_back(maker.Make(0, {{"a.img", "aaaa"}, {"b.img", "b"}}));
   images.push_back(maker.Make(1, {{"c.img", "cc"}}));
+  images[0].manifest.held = {
+      {.rank = 0,
+       .path = "/log",
+       .use = FileUse::kWritten,
+       .file_system = "ext4",
+       .kernel = "boot",
+       .mode = 0100640,
+       .state = {.inode = 1, .size = 4, .modified_ns = 2, .changed_ns = 3},
+       .earlier = {{.inode = 9, .size = 1, .modified_ns = 1, .changed_ns = 1}},
+       .content = "a.img"}};
   const std::string stream =
       StreamOf({.slot = 1, .epoch = 1, .migration = 1, .attempt = 1}, images);
   const std::string manifest = Encode(images[0].manifest);

@@ -40,7 +40,8 @@ TEST(Manifest, SurvivesItsEncoding) {
                     .ties = {{TieKind::kControl, false, 88, ""},
                              {TieKind::kStdin, true, 1ull << 40, std::string("a\0b", 3)}},
                     .files = {{"pages-1.img", 4096, {1, 2}}, {"core-2.img", 0, {3, 4}}},
-                    .note = std::string("of a proxy\0to the next", 22)};
+                    .note = std::string("of a proxy\0to the next", 22),
+                    .held = {}};
   const std::string bytes = Encode(manifest);
   EXPECT_EQ(DecodeManifest(bytes).value(), manifest);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
@@ -49,11 +50,89 @@ TEST(Manifest, SurvivesItsEncoding) {
   EXPECT_FALSE(DecodeManifest(bytes + "x"));
 }
 
+HeldFile Log() {
+  return {.rank = 3,
+          .path = "/var/log/a b",
+          .use = FileUse::kWritten,
+          .locked = true,
+          .file_system = "ext4",
+          .kernel = "boot",
+          .device = 7,
+          .mode = 0100640,
+          .user = 1,
+          .group = 2,
+          .state = {.inode = 3, .size = 4, .modified_ns = 5, .changed_ns = 6},
+          .earlier = {{.inode = 1, .size = 2, .modified_ns = 3, .changed_ns = 4}},
+          .content = ""};
+}
+
+TEST(HeldFiles, SurviveTheirEncoding) {
+  HeldFile memory = Log();
+  memory.use = FileUse::kMapped;
+  memory.memory = memory.shared = true;
+  const std::vector<HeldFile> files{Log(), memory};
+  const std::string bytes = EncodeHeldFiles(files);
+  EXPECT_EQ(DecodeHeldFiles(bytes).value(), files);
+  for (std::size_t cut = 0; cut < bytes.size(); ++cut)
+    EXPECT_FALSE(DecodeHeldFiles(bytes.substr(0, cut)));
+  const std::vector<Seen> sights{{Sight::kMissing, {}}, {Sight::kPerhaps, {1, 2}}};
+  EXPECT_EQ(DecodeSights(EncodeSights(sights)).value(), sights);
+  EXPECT_FALSE(DecodeSights(EncodeSights({{static_cast<Sight>(9), {}}})));
+}
+
+TEST(HeldFiles, AreRefusedWhenTheyCannotBe) {
+  HeldFile relative = Log();
+  relative.path = "etc/passwd";
+  EXPECT_FALSE(DecodeHeldFiles(EncodeHeldFiles({relative})));
+  HeldFile outside = Log();
+  outside.content = "../x";
+  EXPECT_FALSE(DecodeHeldFiles(EncodeHeldFiles({outside})));
+  // A manifest speaks of content only that is among its files.
+  HeldFile carried = Log();
+  carried.content = "held-0";
+  Manifest manifest;
+  manifest.rank = 3;
+  manifest.pid = 2;
+  manifest.held = {carried};
+  EXPECT_FALSE(DecodeManifest(Encode(manifest)));
+  manifest.files = {{"held-0", 4, {1, 2}}};
+  EXPECT_EQ(DecodeManifest(Encode(manifest)).value(), manifest);
+}
+
+TEST(HeldFiles, AreAskedForBeforeAnythingIsSent) {
+  std::string question, answer;
+  const std::vector<HeldFile> files{Log()};
+  std::string_view nothing;
+  EXPECT_FALSE(AskSights(TakeFrom(&nothing), AppendTo(&question), files));
+  MemoryStorage storage;
+  Assembler assembler(&storage, {}, {1}, 1000);
+  std::string_view in = question;
+  const LookAt look = [](const std::vector<HeldFile>& asked) {
+    return std::vector<Seen>(asked.size(), {Sight::kMissing, {}});
+  };
+  EXPECT_FALSE(ReceiveImages(TakeFrom(&in), AppendTo(&answer), &assembler,
+                             {.facts = {}, .look = look}));  // then it closes
+  std::string_view back = answer;
+  EXPECT_TRUE(ReceiveHoldings(TakeFrom(&back)));
+  std::string again;
+  const auto sights = AskSights(TakeFrom(&back), AppendTo(&again), files);
+  ASSERT_TRUE(sights) << sights.error().message;
+  EXPECT_EQ(sights->at(0).sight, Sight::kMissing);
+  std::string_view alone = question;
+  EXPECT_EQ(ReceiveImages(TakeFrom(&alone), AppendTo(&again), &assembler).error().code,
+            ErrorCode::kProtocol);
+}
+
 TEST(Manifest, RefusesNamesThatArePaths) {
   for (const char* name : {"", ".", "..", "a/b", "/etc/passwd", "../x"}) {
     EXPECT_FALSE(IsPlainFileName(name)) << name;
-    const Manifest manifest{
-        .rank = 0, .pid = 1, .used_pids = {}, .ties = {}, .files = {{name, 1, {}}}, .note = {}};
+    const Manifest manifest{.rank = 0,
+                            .pid = 1,
+                            .used_pids = {},
+                            .ties = {},
+                            .files = {{name, 1, {}}},
+                            .note = {},
+                            .held = {}};
     EXPECT_FALSE(DecodeManifest(Encode(manifest))) << name;
   }
   EXPECT_FALSE(IsPlainFileName(std::string("a\0b", 3)));
@@ -64,7 +143,8 @@ TEST(Manifest, RefusesNamesThatArePaths) {
                        .used_pids = {},
                        .ties = {},
                        .files = {{"a", 1, {}}, {"a", 1, {}}},
-                       .note = {}};
+                       .note = {},
+                       .held = {}};
   EXPECT_FALSE(DecodeManifest(Encode(twice)));
 }
 
@@ -253,8 +333,13 @@ class RefusalTest : public StreamTest {
     return Data(0, 0, bytes);
   }
   static Manifest ManifestFor(RankId rank, std::vector<ManifestFile> files) {
-    return {
-        .rank = rank, .pid = 2, .used_pids = {}, .ties = {}, .files = std::move(files), .note = {}};
+    return {.rank = rank,
+            .pid = 2,
+            .used_pids = {},
+            .ties = {},
+            .files = std::move(files),
+            .note = {},
+            .held = {}};
   }
 
   MemoryStorage storage_;

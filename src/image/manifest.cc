@@ -79,6 +79,7 @@ std::string Encode(const Manifest& manifest) {
     out.Put(file.hash.high);
   }
   out.PutString(manifest.note);
+  PutHeldFiles(out, manifest.held);
   return out.Take();
 }
 
@@ -102,6 +103,9 @@ Result<Manifest> DecodeManifest(std::string_view bytes) {
     good = good && names.insert(file.name).second;
   }
   manifest.note = in.GetString(kMaxNoteBytes);
+  manifest.held = GetHeldFiles(in, &good);
+  for (const HeldFile& file : manifest.held)
+    good = good && (file.content.empty() || names.contains(file.content));
   if (!in.AtEnd() || !good || manifest.pid <= 0) {
     return Fail(ErrorCode::kProtocol, "malformed manifest of an image");
   }

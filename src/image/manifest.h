@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/ids.h"
+#include "image/held_file.h"
+#include "image/names.h"
 
 namespace xmpi::image {
 
@@ -32,12 +35,6 @@ struct ManifestTie {
   bool operator==(const ManifestTie&) const = default;
 };
 
-struct Hash128 {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  bool operator==(const Hash128&) const = default;
-};
-
 struct ManifestFile {
   std::string name;  // a plain file name
   std::uint64_t length = 0;
@@ -52,13 +49,16 @@ struct Manifest {
   std::vector<ManifestTie> ties;
   std::vector<ManifestFile> files;
   std::string note;  // what the proxy tells the next one of the rank; nothing here reads it
+  std::vector<HeldFile> held;  // outside the image, by name
   bool operator==(const Manifest&) const = default;
 };
 
-// One rank's image in memory. Closing the directory frees it.
+// One rank's image in memory. Closing the directory frees it. On the source some of its files are
+// not there but where the rank has them: held files that are carried.
 struct RankImage {
   Fd directory;
   Manifest manifest;
+  std::map<std::string, Fd> elsewhere{};  // by the file's name in the image
 };
 
 // Limits, and why: a manifest is held in memory whole before it is believed.
@@ -66,12 +66,8 @@ inline constexpr std::size_t kMaxManifestBytes = 16u << 20;
 inline constexpr std::size_t kMaxFiles = 65536;      // CRIU writes a few per process
 inline constexpr std::size_t kMaxUsedPids = 262144;  // threads of one rank's tree
 inline constexpr std::size_t kMaxTies = 64;
-inline constexpr std::size_t kMaxFileNameBytes = 255;
 inline constexpr std::size_t kMaxUnreadBytes = 2u << 20;  // fs.pipe-max-size is 1 MiB
 inline constexpr std::size_t kMaxNoteBytes = 1u << 20;    // standard input on its way, and numbers
-
-// A name that is one plain component: no slash, no NUL, not "." or "..", not empty.
-bool IsPlainFileName(std::string_view name);
 
 std::string Encode(const Manifest& manifest);
 Result<Manifest> DecodeManifest(std::string_view bytes);

@@ -48,9 +48,11 @@ TEST(Message, TheTargetAnswersFactsBeforeTheImages) {
   ASSERT_TRUE(SendBegin(AppendTo(&stream), {}));
   ASSERT_TRUE(SendEnd(AppendTo(&stream)));
   std::string_view in = stream;
-  ASSERT_TRUE(ReceiveImages(
-      TakeFrom(&in), AppendTo(&answer), &assembler,
-      [](const std::string& facts) -> Result<std::string> { return "findings about " + facts; }));
+  ASSERT_TRUE(ReceiveImages(TakeFrom(&in), AppendTo(&answer), &assembler,
+                            {.facts = [](const std::string& facts) -> Result<std::string> {
+                               return "findings about " + facts;
+                             },
+                             .look = {}}));
   std::string_view back = answer;
   ASSERT_TRUE(ReceiveHoldings(TakeFrom(&back)));
   const auto findings = ReceiveMessage(TakeFrom(&back), ChunkKind::kFindings);

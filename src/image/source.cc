@@ -85,7 +85,10 @@ Chunk Source::Make(ChunkKind kind, std::uint64_t offset, std::uint64_t total,
 
 Result<> Source::OpenFile() {
   const ManifestFile& file = image_->manifest.files[file_];
-  fd_ = Fd(openat(image_->directory.get(), file.name.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto elsewhere = image_->elsewhere.find(file.name);
+  fd_ = elsewhere != image_->elsewhere.end()
+            ? Fd(fcntl(elsewhere->second.get(), F_DUPFD_CLOEXEC, 3))
+            : Fd(openat(image_->directory.get(), file.name.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd_) return std::unexpected(ErrnoError(std::format("open {} of an image", file.name)));
   hash_known_ = file.hash != Hash128{};  // from an earlier sending
   offset_ = 0;
@@ -179,6 +182,27 @@ Result<Holdings> ReceiveHoldings(const ReadAll& read) {
   return Fail(ErrorCode::kProtocol, "the target did not say what it holds");
 }
 
+Result<std::vector<Seen>> AskSights(const ReadAll& read, const WriteAll& write,
+                                    const std::vector<HeldFile>& files) {
+  const std::string question = EncodeHeldFiles(files);
+  if (files.size() > kMaxHeldFiles || question.size() > kMaxPayloadBytes)
+    return Fail(ErrorCode::kRefused,
+                std::format("the ranks hold {} files, too many to ask for", files.size()));
+  XMPI_RETURN_IF_ERROR(WriteChunk(
+      write, {.kind = ChunkKind::kFiles, .length = static_cast<std::uint32_t>(question.size())},
+      AsBytes(question)));
+  std::vector<std::byte> buffer(kMaxPayloadBytes);
+  XMPI_ASSIGN_OR_RETURN(const Chunk chunk, ReadChunk(read, buffer));
+  if (chunk.header.kind == ChunkKind::kRefused)
+    return Fail(ErrorCode::kRefused, std::string(AsText(chunk.payload)));
+  if (chunk.header.kind != ChunkKind::kSights)
+    return Fail(ErrorCode::kProtocol, "the target did not say which files it sees");
+  XMPI_ASSIGN_OR_RETURN(std::vector<Seen> sights, DecodeSights(AsText(chunk.payload)));
+  if (sights.size() != files.size())
+    return Fail(ErrorCode::kProtocol, "the target speaks of other files than it was asked for");
+  return sights;
+}
+
 Result<> ReceiveVerdict(const ReadAll& read) {
   std::vector<std::byte> buffer(kMaxPayloadBytes);
   XMPI_ASSIGN_OR_RETURN(const Chunk chunk, ReadChunk(read, buffer));
@@ -201,10 +225,19 @@ Result<> TakeFacts(const WriteAll& write, const Chunk& chunk, const AnswerFacts&
   return SendMessage(write, ChunkKind::kFindings, findings);
 }
 
+Result<> AnswerFiles(const WriteAll& write, const LookAt& look, const Chunk& chunk) {
+  if (!look) return Fail(ErrorCode::kProtocol, "a question about files at the wrong place");
+  XMPI_ASSIGN_OR_RETURN(const std::vector<HeldFile> files, DecodeHeldFiles(AsText(chunk.payload)));
+  const std::string answer = EncodeSights(look(files));
+  return WriteChunk(
+      write, {.kind = ChunkKind::kSights, .length = static_cast<std::uint32_t>(answer.size())},
+      AsBytes(answer));
+}
+
 }  // namespace
 
 Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler,
-                       const AnswerFacts& answer) {
+                       const Answers& answers) {
   const std::string holds = EncodeHoldings(assembler->Holds());
   if (holds.size() > kMaxPayloadBytes) return Fail("what is held is too much to tell");
   XMPI_RETURN_IF_ERROR(WriteChunk(
@@ -219,11 +252,14 @@ Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* as
     if (!chunk && chunk.error().code != ErrorCode::kProtocol) {
       return std::unexpected(chunk.error());
     }
-    if (chunk && chunk->header.kind == ChunkKind::kFacts) {
-      taken = TakeFacts(write, *chunk, answer, &facts);
-      if (!taken && taken.error().code == ErrorCode::kUnreachable) return taken;
+    if (!chunk) {
+      taken = std::unexpected(chunk.error());
+    } else if (chunk->header.kind == ChunkKind::kFacts) {
+      taken = TakeFacts(write, *chunk, answers.facts, &facts);
+    } else if (chunk->header.kind == ChunkKind::kFiles) {
+      taken = AnswerFiles(write, answers.look, *chunk);
     } else {
-      taken = chunk ? assembler->Accept(*chunk) : std::unexpected(chunk.error());
+      taken = assembler->Accept(*chunk);
     }
   }
   // Damaged on the way: without a verdict the source comes again, with what is missing now.

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -66,13 +67,24 @@ Result<> SendEnd(const WriteAll& write);
 Result<> SendWait(const WriteAll& write);
 // The source reads this first: what the target holds already (nothing, on a first connection).
 Result<Holdings> ReceiveHoldings(const ReadAll& read);
+// The source may ask this before it sends: what the target sees under the names of held files, in
+// their order.
+Result<std::vector<Seen>> AskSights(const ReadAll& read, const WriteAll& write,
+                                    const std::vector<HeldFile>& files);
 // The source reads this last: an error unless the target holds and has verified every image.
 Result<> ReceiveVerdict(const ReadAll& read);
 
+// How the target looks at its own files; called on the thread of ReceiveImages.
+using LookAt = std::function<std::vector<Seen>(const std::vector<HeldFile>& files)>;
+
 // The target's whole side of one connection: says what it holds, takes chunks until kEnd, answers
 // kHeld, or kRefused with the reason when something does not check.
-// Facts that come before the images are answered by `answer`; without one they are refused.
+// A question that comes before the images and has no answer here is refused.
+struct Answers {
+  AnswerFacts facts{};
+  LookAt look{};
+};
 Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler,
-                       const AnswerFacts& answer = {});
+                       const Answers& answers = {});
 
 }  // namespace xmpi::image

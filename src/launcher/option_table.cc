@@ -231,6 +231,13 @@ constexpr std::array kOptions = {
         {"-cpu-baseline", "", "x86-64-v2|v3|v4", "let libc use no CPU feature beyond this level"},
         1,
         ApplyBaseline},
+    Option{{"-no-carry-files", "", "",
+            "refuse a move when ranks have files open on a node's own disk"},
+           0,
+           [](Target t, Values) {
+             t.options.carry_files = false;
+             return Result<>();
+           }},
     // Environment and folder.
     Option{{"-genv", "", "NAME VALUE", "set a variable for all ranks (NAME=VALUE too)"},
            kPair,

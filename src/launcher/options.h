@@ -64,6 +64,7 @@ struct Options {
   std::string proxy_path;                 // empty: beside xmpiexec
   std::string interface;
   std::string port_range;
+  bool carry_files = true;
   std::optional<std::chrono::seconds> timeout;
   core::Timeouts phase_timeouts;
   LinkTimeouts link_timeouts;

@@ -94,6 +94,7 @@ TEST(Options, TheRest) {
                               "eth0",
                               "-port-range",
                               "5000:5100",
+                              "-no-carry-files",
                               "-timeout",
                               "30",
                               "-timeouts",
@@ -108,6 +109,7 @@ TEST(Options, TheRest) {
   ASSERT_TRUE(options) << options.error().message;
   EXPECT_THAT(options->spares, ElementsAre("s1", "s2"));
   EXPECT_TRUE(options->label && options->verbose && options->print_timing);
+  EXPECT_FALSE(options->carry_files);
   EXPECT_EQ(options->bind_to, "core");
   EXPECT_EQ(options->cpu_baseline, "x86-64-v3");
   EXPECT_EQ(options->universe_size, 12);

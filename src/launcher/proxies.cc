@@ -84,6 +84,7 @@ std::string Proxies::BootstrapLine(ProxyId id, const std::string& node) const {
                             .timeouts = options_.link_timeouts,
                             .interface = os::InterfaceName(options_.interface),
                             .port_range = options_.port_range,
+                            .carry_files = options_.carry_files,
                             .log_level = EnvironmentOr("XMPI_LOG", ""),
                             .fault = EnvironmentOr("XMPI_FAULT", "")};
   std::string line = wire::ToLine(bootstrap);

@@ -184,19 +184,28 @@ void CompareMapped(const wire::FileFacts& here, const Use& use, std::uint32_t ra
              "install the same version on both nodes");
 }
 
+bool Travels(const wire::FileFacts& here, const Policy& policy) {
+  return policy.carry_files && here.is_regular() && !here.shared() && !here.code();
+}
+
 constexpr unsigned kAccessMode = 3, kReadOnly = 0;  // of open(2)
 
 void CompareOpen(const wire::OpenFile& open, const Use& use, std::uint32_t rank,
                  const Policy& policy, Findings* findings) {
   const bool written = (open.flags() & kAccessMode) != kReadOnly;
   const wire::FileFacts& here = open.file();
+  if (Travels(here, policy)) return;
   Finding* finding = nullptr;
   if (!IsThere(use)) {
-    if (policy.carry_files && !here.is_directory() && !here.shared()) return;
-    finding = &AddForRank(findings, use, rank, Finding::REFUSE,
-                          std::format("{} is open and is not on {}", use.path, use.node),
-                          "it cannot be opened again there",
-                          "keep it on storage that both nodes share, or close it before the move");
+    finding = &AddForRank(
+        findings, use, rank, Finding::REFUSE,
+        std::format("{} is open and is not on {}", use.path, use.node),
+        here.is_regular() && !here.shared()
+            ? std::format("it is on the node's own disk ({}), and -no-carry-files forbids to take "
+                          "it along",
+                          here.file_system())
+            : "it cannot be opened again there",
+        "keep it on storage that both nodes share, or close it before the move");
   } else if (!written && use.there->is_regular() && use.there->size() < here.size()) {
     finding = &AddForRank(findings, use, rank, Finding::REFUSE,
                           std::format("{} is open and is another file on {} ({} bytes, here {})",
@@ -230,7 +239,7 @@ void CompareFiles(const wire::SourceFacts& source, const wire::NodeFacts& target
           std::format("the working directory {} is not on {}", directory.path, target.node()),
           "a restored rank goes on where it was", "make it there, or keep it on shared storage");
     for (const wire::FileFacts& file : rank.mapped())
-      CompareMapped(file, use_of(file.path()), rank.rank(), findings);
+      if (!Travels(file, policy)) CompareMapped(file, use_of(file.path()), rank.rank(), findings);
     for (const wire::OpenFile& open : rank.files())
       CompareOpen(open, use_of(open.file().path()), rank.rank(), policy, findings);
   }

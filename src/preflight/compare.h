@@ -19,7 +19,8 @@ using Answers = std::map<std::string, wire::FileFacts>;
 std::vector<std::string> PathsToAsk(const wire::SourceFacts& source);
 
 struct Policy {
-  // Files of the source's own disk that a rank has open, and that the target lacks, travel with it.
+  // Files of the source's own disk that a rank has open, or mapped as data, travel with it; whether
+  // the target can take them is asked apart from this (proxy/held.h).
   bool carry_files = false;
 };
 

@@ -183,6 +183,33 @@ const Row kRows[] = {
        w.policy.carry_files = true;
      },
      nullptr},
+    {"open_other_but_carried_or_asked_for_apart",
+     [](World& w) {
+       w.Open(O_RDONLY, true);
+       w.answers["/scratch/log"].set_size(10);
+       w.policy.carry_files = true;
+     },
+     nullptr},
+    {"open_folder_missing",
+     [](World& w) {
+       w.Open(O_RDONLY, false);
+       w.rank().mutable_files(0)->mutable_file()->set_is_regular(false);
+       w.policy.carry_files = true;
+     },
+     "cannot be opened again there"},
+    {"data_missing_but_carried",
+     [](World& w) {
+       w.answers["/work/data"].Clear();
+       w.policy.carry_files = true;
+     },
+     nullptr},
+    {"code_is_never_carried",
+     [](World& w) {
+       w.rank().mutable_mapped(0)->set_code(true);
+       w.answers["/lib/libc.so.6"].Clear();
+       w.policy.carry_files = true;
+     },
+     "/lib/libc.so.6 is not on there"},
     {"open_same", [](World& w) { w.Open(O_RDWR | O_APPEND, true); }, nullptr},
     {"open_other_disk", [](World& w) { w.Open(O_WRONLY, true, 8); }, nullptr},
     {"read_shorter",

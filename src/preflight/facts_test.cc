@@ -92,6 +92,9 @@ TEST(RankFacts, APairOfItsOwnAndATieAreNothing) {
   }
   two.Close();
   EXPECT_EQ(HeldAt(one.get()).kind(), Held::UNIX_SOCKET);
+  RankToLookAt both = Us();  // unless who has it is the rank's too
+  both.pids.push_back(child);
+  EXPECT_EQ(Find(LookAtHoldings(both), Held::UNIX_SOCKET), nullptr);
   RankToLookAt tied = Us();
   struct stat info{};
   ASSERT_EQ(fstat(one.get(), &info), 0);
@@ -122,6 +125,42 @@ TEST(RankFacts, SysvMemoryIsMpisOnlyIfItIsPrivateAndDoomed) {
   ASSERT_NE(Find(doomed, Held::SYSV_SHM), nullptr);
   EXPECT_TRUE(Find(doomed, Held::SYSV_SHM)->may_be_mpis());
   EXPECT_EQ(Find(LookAtHoldings(Us()), Held::SYSV_SHM), nullptr);
+}
+
+TEST(RankFacts, SharedMemoryIsInTheWayOnlyWhenItIsMpis) {
+  for (const char* name : {"/xmpi-facts-test", "/mpich-facts-test"}) {
+    const Fd file(shm_open(name, O_RDWR | O_CREAT, 0600));
+    ASSERT_TRUE(file);
+    ASSERT_EQ(ftruncate(file.get(), 4096), 0);
+    void* const memory = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file.get(), 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    const wire::RankFacts facts = LookAtRank(Us());
+    munmap(memory, 4096);
+    shm_unlink(name);
+    const Held* held = Find(facts, Held::SHARED_MEMORY);
+    EXPECT_EQ(held != nullptr, name[1] == 'm') << name;
+    EXPECT_TRUE(held == nullptr || held->may_be_mpis());
+    for (const wire::OpenFile& open : facts.files())
+      EXPECT_THAT(open.file().path(), testing::Not(HasSubstr("/dev/shm")));
+  }
+}
+
+TEST(RankFacts, MappedCodeIsToldFromData) {
+  const std::string path = std::filesystem::temp_directory_path() / "xmpi-facts-data";
+  const Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(ftruncate(file.get(), 4096), 0);
+  void* const memory = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const wire::RankFacts facts = LookAtRank(Us());
+  munmap(memory, 4096);
+  std::filesystem::remove(path);
+  int data = 0, code = 0;
+  for (const wire::FileFacts& mapped : facts.mapped()) {
+    if (mapped.path() == path) data += mapped.code() ? 100 : 1;
+    if (mapped.path().contains("/libc.so")) code += mapped.code() ? 1 : 100;
+  }
+  EXPECT_EQ(data, 1);
+  EXPECT_EQ(code, 1);
 }
 
 TEST(RankFacts, DevicesButNotTheHarmlessOnes) {

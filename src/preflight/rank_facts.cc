@@ -25,6 +25,7 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
+constexpr std::string_view kSharedMemory = "/dev/shm/";
 constexpr std::string_view kDeleted = " (deleted)";
 
 // Anon inodes that CRIU 4 saves and makes anew.
@@ -83,6 +84,10 @@ class Look {
   }
 
   wire::RankFacts Take() {
+    // A child may hold the other end of its parent's socket; the parent is looked at first.
+    if (rank_.pids.size() > 1) {
+      for (const pid_t pid : rank_.pids) CollectSockets(Proc(pid));
+    }
     for (const pid_t pid : rank_.pids) OfProcess(pid);
     return std::move(facts_);
   }
@@ -107,6 +112,13 @@ class Look {
     facts_.set_memory_bytes(facts_.memory_bytes() + KilobytesField(status, "RssAnon") +
                             KilobytesField(status, "RssShmem") + KilobytesField(status, "VmSwap") +
                             KilobytesField(status, "HugetlbPages"));
+  }
+
+  void CollectSockets(const std::string& process) {
+    for (const int fd : Numbers(process + "/fd")) {
+      const std::string target = ReadLink(std::format("{}/fd/{}", process, fd));
+      if (target.starts_with("socket:")) own_sockets_.insert(InodeIn(target));
+    }
   }
 
   wire::Held& Hold(wire::Held::Kind kind, int fd, std::string name) {
@@ -159,7 +171,7 @@ class Look {
       const auto size = static_cast<std::uint64_t>(info.st_size);
       if (size > rank_.ghost_limit_bytes)
         Hold(wire::Held::DELETED_FILE, fd, WithoutDeleted(target)).set_bytes(size);
-    } else if (all_ && !target.starts_with("/proc/") &&
+    } else if (all_ && !target.starts_with("/proc/") && !target.starts_with(kSharedMemory) &&
                (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) {
       AddFile(fd, target);
     }
@@ -169,7 +181,7 @@ class Look {
     if (rank_.ties.contains(inode)) return;
     if (!sockets_) sockets_ = std::make_unique<Sockets>(process_);
     const SocketFacts socket = sockets_->Find(inode, std::format("{}/fd/{}", process_, fd));
-    // One whose both ends are the process's travels with it; so does one that nobody is at.
+    // One whose both ends are the rank's travels with it; so does one that nobody is at.
     const bool inside = socket.kind == wire::Held::UNIX_SOCKET &&
                         (socket.peer == 0 || own_sockets_.contains(socket.peer));
     if (inside) return;
@@ -210,7 +222,11 @@ class Look {
 
   void OfMappings() {
     std::set<std::string> seen;
-    for (const Mapping& mapping : ParseMaps(ReadText(process_ + "/maps"))) {
+    const std::vector<Mapping> mappings = ParseMaps(ReadText(process_ + "/maps"));
+    for (const Mapping& mapping : mappings) {
+      if (mapping.executable) code_.insert(mapping.path);
+    }
+    for (const Mapping& mapping : mappings) {
       if (mapping.path.starts_with("/SYSV")) {
         if (seen.insert(std::to_string(mapping.inode)).second) OfSysv(mapping);
       } else if (mapping.path.starts_with("/anon_hugepage")) {
@@ -239,11 +255,12 @@ class Look {
   void OfMappedFile(const Mapping& mapping) {
     const std::string& path = mapping.path;
     if (path.starts_with("/memfd:") || path == "/dev/zero" || path.starts_with("/[aio]")) return;
-    if (path.starts_with("/dev/shm/")) {
-      const bool mpis = mapping.deleted || BeginsWithOneOf(path.substr(9), kMpiShared);
+    if (path.starts_with(kSharedMemory)) {
+      // What is not MPI's travels: by name, or deleted in CRIU's image.
+      if (!BeginsWithOneOf(path.substr(kSharedMemory.size()), kMpiShared)) return;
       wire::Held& held = Hold(wire::Held::SHARED_MEMORY, -1, path);
       held.set_bytes(mapping.end - mapping.begin);
-      return held.set_may_be_mpis(mpis);
+      return held.set_may_be_mpis(true);
     }
     if (path.starts_with("/dev/") || path.starts_with("/dmabuf")) {
       wire::Held& held = Hold(wire::Held::DEVICE_MAPPING, -1, path);
@@ -260,6 +277,7 @@ class Look {
     if (!files_) files_ = std::make_unique<Files>(process_);
     wire::FileFacts& file = *facts_.add_mapped();
     file = files_->At(mapping.path, false);
+    file.set_code(code_.contains(mapping.path));
     const std::string link =
         std::format("{}/map_files/{:x}-{:x}", process_, mapping.begin, mapping.end);
     const Fd mapped(open(link.c_str(), O_RDONLY | O_CLOEXEC));
@@ -269,6 +287,7 @@ class Look {
       file.set_size(static_cast<std::uint64_t>(info.st_size));
     } else {
       file = files_->At(mapping.path, true);
+      file.set_code(code_.contains(mapping.path));
     }
   }
 
@@ -281,6 +300,7 @@ class Look {
   std::unique_ptr<Files> files_;
   std::unique_ptr<Sockets> sockets_;
   std::set<std::uint64_t> own_sockets_;
+  std::set<std::string> code_;  // paths of which something is mapped to be executed
 };
 
 }  // namespace
@@ -299,6 +319,7 @@ std::vector<Mapping> ParseMaps(const std::string& text) {
     mapping.begin = std::strtoull(range.c_str(), nullptr, 16);
     mapping.end = std::strtoull(range.c_str() + dash + 1, nullptr, 16);
     mapping.deleted = mapping.path.ends_with(kDeleted);
+    mapping.executable = mode.contains('x');
     mapping.path = WithoutDeleted(std::move(mapping.path));
     mappings.push_back(std::move(mapping));
   }

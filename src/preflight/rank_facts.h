@@ -36,6 +36,7 @@ struct Mapping {
   std::uint64_t inode = 0;
   std::string path;  // without " (deleted)"
   bool deleted = false;
+  bool executable = false;
 };
 std::vector<Mapping> ParseMaps(const std::string& text);
 

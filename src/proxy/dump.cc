@@ -50,7 +50,8 @@ Result<wire::RankImage> FactsOf(RankId rank, const std::string& note) {
 }
 
 void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
-               const std::vector<wire::RankImage>& facts, criu::Checkpointer* checkpointer,
+               const std::vector<wire::RankImage>& facts, const FilePolicy& files,
+               criu::Checkpointer* checkpointer,
                std::function<void(image::RankImage)> on_image,
                std::function<void(Result<std::vector<wire::RankImage>>)> done) {
   if (ranks.empty()) return done(Fail("no rank lives here any more"));
@@ -58,7 +59,11 @@ void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
   for (const wire::RankImage& each : facts) dump->facts[each.rank()] = each;
   dump->outstanding = ranks.size();
   for (const auto& [rank, process] : ranks) {
-    checkpointer->Dump({.rank = rank, .pid = process.pid, .ties = process.ties},
+    checkpointer->Dump({.rank = rank,
+                        .pid = process.pid,
+                        .ties = process.ties,
+                        .files_at_target = files.at_target,
+                        .carry_files = files.carry},
                        [dump](criu::DumpDone dumped) { OnDumped(*dump, std::move(dumped)); });
   }
 }

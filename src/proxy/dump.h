@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <map>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -15,12 +17,18 @@
 
 namespace xmpi::proxy {
 
-// `facts`, one for each rank, travel with the images as their notes; `done` gets them with bytes
-// and dump_us set, or the first failure. `on_image` gets each image; then `done` runs once, when no
-// dump is under way any more: whatever the caller does to the originals after it cannot cross a
-// dump.
+// What the target has already of the files that ranks hold, and whether the rest may travel.
+struct FilePolicy {
+  std::set<std::string> at_target{};
+  bool carry = true;
+};
+
+// `facts`, one for each rank, travel with the images as their notes; `done` gets them with bytes and
+// dump_us set, or the first failure. `on_image` gets each image; then `done` runs once, when no dump
+// is under way any more: whatever the caller does to the originals after it cannot cross a dump.
 void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
-               const std::vector<wire::RankImage>& facts, criu::Checkpointer* checkpointer,
+               const std::vector<wire::RankImage>& facts, const FilePolicy& files,
+               criu::Checkpointer* checkpointer,
                std::function<void(image::RankImage)> on_image,
                std::function<void(Result<std::vector<wire::RankImage>>)> done);
 

@@ -160,7 +160,8 @@ Result<std::string> AnswerFacts(const Here& here, const std::string& facts) {
   preflight::Answers answers;
   for (const std::string& path : preflight::PathsToAsk(source))
     answers[path] = files.At(path, true);
-  return preflight::Compare(source, target, answers, {}).SerializeAsString();
+  return preflight::Compare(source, target, answers, {.carry_files = here.carry_files})
+      .SerializeAsString();
 }
 
 Result<> JudgeFindings(const std::string& text) {

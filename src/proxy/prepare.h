@@ -30,6 +30,7 @@ struct Here {
   std::string version;
   const os::Slot* slot = nullptr;
   Result<criu::Preflight> criu = {};
+  bool carry_files = true;  // what ranks have open on the source's own disk may travel with them
 };
 wire::NodeFacts LookAtNode(const Here& here);
 

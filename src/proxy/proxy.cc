@@ -170,10 +170,16 @@ void Proxy::OnMessage(wire::Envelope envelope) {
   if (envelope.body_case() == wire::Envelope::kInput)
     return input_.Feed(envelope.input().data(), envelope.input().end());
   HitPhase(envelope);
-  // A restored seat hears of a fence only once its ranks have joined one: the commit point. Nobody
-  // will want their images any more.
-  if (envelope.body_case() == wire::Envelope::kFenceOut) receiver_.reset();
+  // A restored seat hears of a fence only once its ranks have joined one: the commit point.
+  if (envelope.body_case() == wire::Envelope::kFenceOut) Commit();
   Deliver(core::LauncherSaid{std::move(envelope)});
+}
+
+// The ranks here are the ranks: nobody will want their images any more, and what was put on this
+// node's disk for them stays.
+void Proxy::Commit() {
+  receiver_.reset();
+  if (checkpointer_) checkpointer_->KeepFiles();
 }
 
 // The launcher takes us for dead soon, or is dead itself: nothing of the job may outlive this.
@@ -198,6 +204,7 @@ void Proxy::Deliver(core::AgentEvent event) {
 
 void Proxy::Perform(core::ToLauncher& action) {
   Send(action.envelope);
+  if (action.envelope.body_case() == wire::Envelope::kRunning) Commit();
   HitPhase(action.envelope);
 }
 

@@ -19,6 +19,7 @@
 #include "os/key.h"
 #include "os/link_client.h"
 #include "os/slot.h"
+#include "proxy/dump.h"
 #include "proxy/prepare.h"
 #include "proxy/ranks.h"
 #include "proxy/start.h"
@@ -77,6 +78,7 @@ class Proxy {
   Result<> BeginTarget(const wire::Launch& launch);
   Here HereWith(Result<criu::Preflight> criu) const;
   Result<> ListenForImages(const criu::Preflight& criu);
+  void Commit();
   void OnImages(Result<std::uint64_t> bytes);
   Result<> BeginSource(const core::ConnectSource& action);
   Result<> DialTarget(const core::ConnectSource& action, const criu::Preflight& criu);
@@ -137,6 +139,8 @@ class Proxy {
   std::uint64_t connecting_ = 0;  // grows with each ConnectSource, and when one is withdrawn
   std::unique_ptr<ImageSender> sender_;
   std::unique_ptr<ImageReceiver> receiver_;
+  // Of the move under way; the sender's thread writes it before it says that it is connected.
+  std::shared_ptr<FilePolicy> files_;
   // A dump that is withdrawn goes on until CRIU has let go of every rank; the next waits for that.
   bool dumping_ = false;
   bool dump_withdrawn_ = false;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "criu/criu_checkpointer.h"
 #include "proxy/dump.h"
+#include "proxy/held.h"
 #include "proxy/prepare.h"
 #include "proxy/proxy.h"
 #include "proxy/restore.h"
@@ -48,25 +49,28 @@ Here Proxy::HereWith(Result<criu::Preflight> criu) const {
   return {.node = bootstrap_.node,
           .version = XMPI_VERSION,
           .slot = slot_.get(),
-          .criu = std::move(criu)};
+          .criu = std::move(criu),
+          .carry_files = bootstrap_.carry_files};
 }
 
 Result<> Proxy::ListenForImages(const criu::Preflight& criu) {
   std::vector<RankId> ranks;
   for (const wire::RankSpec& rank : launch_.ranks()) ranks.push_back(rank.rank());
-  ImageReceiver::Options options{.id = {bootstrap_.job, bootstrap_.proxy},
-                                 .address = ImageAddress(),
-                                 .ports = host_.ports,
-                                 .ranks = std::move(ranks),
-                                 .limit_bytes = MemoryBytes(),
-                                 .timeouts = bootstrap_.timeouts,
-                                 .answer = [here = HereWith(criu)](const std::string& facts) {
-                                   return AnswerFacts(here, facts);
-                                 }};
-  XMPI_ASSIGN_OR_RETURN(receiver_, ImageReceiver::Start(secret_, std::move(options), PostFunction(),
-                                                        [this](Result<std::uint64_t> bytes) {
-                                                          OnImages(std::move(bytes));
-                                                        }));
+  ImageReceiver::Options options{
+      .id = {bootstrap_.job, bootstrap_.proxy},
+      .address = ImageAddress(),
+      .ports = host_.ports,
+      .ranks = std::move(ranks),
+      .limit_bytes = MemoryBytes(),
+      .timeouts = bootstrap_.timeouts,
+      .answers = {.facts = [here = HereWith(criu)](const std::string& facts) {
+                    return AnswerFacts(here, facts);
+                  },
+                  .look = checkpointer().Looker()}};
+  XMPI_ASSIGN_OR_RETURN(
+      receiver_,
+      ImageReceiver::Start(secret_, std::move(options), PostFunction(),
+                           [this](Result<std::uint64_t> bytes) { OnImages(std::move(bytes)); }));
   return FAULT_POINT("prepare.after");
 }
 
@@ -123,6 +127,17 @@ Result<> Proxy::BeginSource(const core::ConnectSource&) {
 
 Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Preflight& criu) {
   const AttemptId attempt = action.candidate_attempt;
+  files_ = std::make_shared<FilePolicy>(FilePolicy{.carry = bootstrap_.carry_files});
+  FileRules rules{.source = bootstrap_.node, .target = "the target", .carry = files_->carry};
+  std::function<std::vector<image::HeldFile>()> held =
+      [ranks = ranks_.Living(), checkpointer = &checkpointer()] {
+        return HeldFiles(ranks, *checkpointer);
+      };
+  if (receiver_) {  // the ranks are what is held here
+    XMPI_ASSIGN_OR_RETURN(const std::vector<image::RankImage> images, HeldImages());
+    held = [files = HeldFiles(images)] { return files; };
+    rules.hashes = HashesOf(images);
+  }
   XMPI_ASSIGN_OR_RETURN(
       sender_,
       ImageSender::Start(
@@ -135,7 +150,13 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Prefli
                [here = HereWith(criu), launch = launch_, ranks = ranks_.Living()] {
                  return LookAtSource(here, launch, ranks).SerializeAsString();
                },
-           .judge = JudgeFindings},
+           .judge = JudgeFindings,
+           .held = std::move(held),
+           .judge_sights = [files = files_, rules = std::move(rules)](
+                               const auto& asked, const auto& sights) -> Result<> {
+             XMPI_ASSIGN_OR_RETURN(files->at_target, JudgeSights(asked, sights, rules));
+             return {};
+           }},
           PostFunction(),
           [this, attempt, connecting = connecting_](Result<> connected) {
             if (connecting != connecting_) return;
@@ -172,7 +193,7 @@ void Proxy::StartDump(const core::DumpRanks& action) {
   dumping_ = true;
   (void)FAULT_POINT("transfer.before");
   DumpRanks(
-      ranks_.Living(), WithInput(action.facts), &checkpointer(),
+      ranks_.Living(), WithInput(action.facts), *files_, &checkpointer(),
       [this](image::RankImage image) {
         if (sender_ && !dump_withdrawn_) sender_->Add(std::move(image));
       },
@@ -204,6 +225,11 @@ void Proxy::SendHeld() {
   if (!images) return Deliver(core::RanksDumped{.error = images.error().message});
   Result<std::vector<wire::RankImage>> facts = HeldFacts();
   if (!facts) return Deliver(core::RanksDumped{.error = facts.error().message});
+  for (image::RankImage& image : *images) {
+    // They were made for this node, which may have had files that the next one lacks.
+    if (Result<> taken = checkpointer().TakeFiles(files_->at_target, &image); !taken)
+      return Deliver(core::RanksDumped{.error = taken.error().message});
+  }
   for (image::RankImage& image : *images) sender_->Add(std::move(image));
   sender_->Finish();
   Deliver(core::RanksDumped{.error = {}, .images = std::move(*facts)});

@@ -181,7 +181,7 @@ class DumpTest : public testing::Test {
       facts[rank].set_thread(100 + rank);
     }
     DumpRanks(
-        {{0, {.pid = 2}}, {1, {.pid = 3}}, {2, {.pid = 4}}}, facts, &fake_,
+        {{0, {.pid = 2}}, {1, {.pid = 3}}, {2, {.pid = 4}}}, facts, {}, &fake_,
         [this](image::RankImage image) {
           sent_.push_back(image.manifest.rank);
           notes_[image.manifest.rank] = image.manifest.note;
@@ -241,7 +241,7 @@ TEST(Dump, WithoutRanksIsAFailure) {
   criu::FakeCheckpointer fake;
   bool failed = false;
   DumpRanks(
-      {}, {}, &fake, [](image::RankImage) {},
+      {}, {}, {}, &fake, [](image::RankImage) {},
       [&](Result<std::vector<wire::RankImage>> images) { failed = !images; });
   EXPECT_TRUE(failed);
 }

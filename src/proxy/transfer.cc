@@ -119,12 +119,18 @@ Result<> ImageSender::RunConnection() {
 }
 
 Result<> ImageSender::Ask(os::TlsSocket* socket) {
-  if (!options_.facts) return {};
-  XMPI_RETURN_IF_ERROR(
-      image::SendMessage(WriteTo(socket), image::ChunkKind::kFacts, options_.facts()));
-  XMPI_ASSIGN_OR_RETURN(const std::string findings,
-                        image::ReceiveMessage(ReadFrom(socket), image::ChunkKind::kFindings));
-  return options_.judge(findings);
+  if (options_.facts) {
+    XMPI_RETURN_IF_ERROR(
+        image::SendMessage(WriteTo(socket), image::ChunkKind::kFacts, options_.facts()));
+    XMPI_ASSIGN_OR_RETURN(const std::string findings,
+                          image::ReceiveMessage(ReadFrom(socket), image::ChunkKind::kFindings));
+    XMPI_RETURN_IF_ERROR(options_.judge(findings));
+  }
+  if (!options_.held) return {};
+  const std::vector<image::HeldFile> held = options_.held();
+  XMPI_ASSIGN_OR_RETURN(const std::vector<image::Seen> sights,
+                        image::AskSights(ReadFrom(socket), WriteTo(socket), held));
+  return options_.judge_sights(held, sights);
 }
 
 Result<> ImageSender::SendAll(os::TlsSocket* socket, const image::Holdings& held) {
@@ -192,7 +198,9 @@ ImageReceiver::~ImageReceiver() { stop_.Stop(); }
 void ImageReceiver::Run() {
   Result<> result = RunConnection();
   while (!result && !assembler_.complete() && !IsFinal(result.error()) && !stop_.stopped()) {
-    log::Warn("transfer.broken", {{"why", result.error().message}});
+    // Before the first byte it is a source that has found a reason not to send, and says so itself.
+    log::Write(assembler_.bytes() > 0 ? log::Level::kWarn : log::Level::kInfo, "transfer.broken",
+               {{"why", result.error().message}});
     result = RunConnection();
   }
   if (stop_.stopped()) return;
@@ -216,7 +224,7 @@ Result<> ImageReceiver::RunConnection() {
   had_peer_ = true;
   os::TlsSocket socket = std::move(*accepted);
   const StopSignal::Scope scope(&stop_, &socket);
-  return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_, options_.answer);
+  return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_, options_.answers);
 }
 
 Result<image::RankImage> ImageReceiver::Image(RankId rank) const {

@@ -23,7 +23,7 @@
 #include "image/assembler.h"
 #include "image/directory_storage.h"
 #include "image/manifest.h"
-#include "image/message.h"
+#include "image/source.h"
 #include "os/key.h"
 #include "os/net.h"
 #include "os/tls.h"
@@ -46,10 +46,15 @@ class ImageSender {
     std::vector<std::string> addresses;
     std::uint16_t port = 0;
     LinkTimeouts timeouts;
-    // Preflight, in the worker thread: what the candidate is told, and what its answer means.
-    // Without them nothing is asked.
+    // Preflight, in the worker thread: what the candidate is told and what its answer means; then
+    // which files of the ranks it is asked for and what follows from what it sees. Without them
+    // nothing is asked.
     std::function<std::string()> facts = {};
     std::function<Result<>(const std::string& findings)> judge = {};
+    std::function<std::vector<image::HeldFile>()> held = {};
+    std::function<Result<>(const std::vector<image::HeldFile>& held,
+                           const std::vector<image::Seen>& sights)>
+        judge_sights = {};
   };
   using Connected = std::function<void(Result<>)>;
   using Sent = std::function<void(Result<std::uint64_t> bytes)>;
@@ -103,7 +108,7 @@ class ImageReceiver {
     std::vector<RankId> ranks;
     std::uint64_t limit_bytes = 0;  // of all images together
     LinkTimeouts timeouts;
-    image::AnswerFacts answer = {};  // in the worker thread
+    image::Answers answers = {};  // in the worker thread
   };
   using Done = std::function<void(Result<std::uint64_t> bytes)>;
 

@@ -22,6 +22,11 @@ class Fields {
     if (found != object_.end() && found->is_string()) return found->get<std::string>();
     return Bad(name), "";
   }
+  bool Flag(const char* name) {
+    const auto found = object_.find(name);
+    if (found != object_.end() && found->is_boolean()) return found->get<bool>();
+    return Bad(name), false;
+  }
   template <class T>
   T Number(const char* name) {
     const auto found = object_.find(name);
@@ -77,7 +82,8 @@ std::string ToLine(const Bootstrap& bootstrap) {
       {"addresses", bootstrap.addresses},   {"port", bootstrap.port},
       {"secret", bootstrap.secret_hex},     {"timeouts_ms", timeouts},
       {"interface", bootstrap.interface},   {"port_range", bootstrap.port_range},
-      {"log_level", bootstrap.log_level},   {"fault", bootstrap.fault}};
+      {"carry_files", bootstrap.carry_files}, {"log_level", bootstrap.log_level},
+      {"fault", bootstrap.fault}};
   return object.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
@@ -100,6 +106,7 @@ Result<Bootstrap> ParseBootstrap(std::string_view line) {
                       .secret_hex = fields.Text("secret"),
                       .interface = fields.Text("interface"),
                       .port_range = fields.Text("port_range"),
+                      .carry_files = fields.Flag("carry_files"),
                       .log_level = fields.Text("log_level"),
                       .fault = fields.Text("fault")};
   fields.Timeouts(&bootstrap.timeouts);

@@ -29,6 +29,7 @@ struct Bootstrap {
   LinkTimeouts timeouts{};
   std::string interface{};   // -iface; empty: any
   std::string port_range{};  // -port-range LO:HI; empty: any
+  bool carry_files = true;   // what ranks have open on the node's own disk travels with them
   std::string log_level{};   // as XMPI_LOG; empty: the proxy's own
   std::string fault{};       // as XMPI_FAULT
 };

@@ -17,6 +17,7 @@ Bootstrap Example() {
                       .secret_hex = std::string(64, 'a'),
                       .interface = "eth0",
                       .port_range = "5000:5100",
+                      .carry_files = false,
                       .log_level = "info",
                       .fault = "dump.before:error"};
   bootstrap.timeouts.link_timeout = std::chrono::milliseconds(1234);
@@ -37,6 +38,7 @@ TEST(Bootstrap, ComesBackAsItWasWritten) {
   EXPECT_EQ(parsed->secret_hex, std::string(64, 'a'));
   EXPECT_EQ(parsed->interface, "eth0");
   EXPECT_EQ(parsed->port_range, "5000:5100");
+  EXPECT_FALSE(parsed->carry_files);
   EXPECT_EQ(parsed->log_level, "info");
   EXPECT_EQ(parsed->fault, "dump.before:error");
   EXPECT_EQ(parsed->timeouts.link_timeout.count(), 1234);
@@ -47,7 +49,7 @@ TEST(Bootstrap, EveryFieldIsNeededAndNamedButNeverShown) {
   const std::string line = ToLine(Example());
   for (const char* field :
        {"version", "job", "slot", "migration", "attempt", "node", "addresses", "port", "secret",
-        "timeouts_ms", "interface", "port_range", "log_level", "fault"}) {
+        "timeouts_ms", "interface", "port_range", "carry_files", "log_level", "fault"}) {
     std::string damaged = line;
     const std::string key = std::string("\"") + field + "\"";
     damaged.replace(damaged.find(key), key.size(), "\"x\"");

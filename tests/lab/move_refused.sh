@@ -64,7 +64,8 @@ expect_eq "$(field rebuilt)" 1 "rebuilds"
 expect_lines 4
 expect_same_result 4 2
 
-step "a rank that cannot be restored: a file of its node is not on the target"
+step "a file of its node, which must not travel"
+LAUNCH=(-no-carry-files)
 start 4 2 -pause 2000 -lines 1 -open /root/only-here 0
 refused "only-here" node1 --to node3
 wait_for 10 nothing_left_on node3
