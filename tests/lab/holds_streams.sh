@@ -5,8 +5,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$CHECKOUT/tests/lab/move_lib.sh"
 
 RUN="xmpiexec -job $JOB -n 4 -ppn 2 -hosts node1,node2 witness -until $STOP -pause 2000 -lines 10"
-# job_runs: it can be seen to compute, though its output may go nowhere.
-job_runs() { node $HEAD xmpictl status $JOB --json 2>/dev/null | jq -e ".stage == \"running\"" >/dev/null 2>&1; }
+# job_runs: all its ranks are past XMPI_Init, as can be seen though its output may go nowhere.
+job_runs() {
+  node $HEAD xmpictl status $JOB --json 2>/dev/null |
+    jq -e '.stage == "running" and all(.slots[].ranks[]; .hello)' >/dev/null 2>&1
+}
 # through COMMAND: the job as COMMAND starts it, moved once, ended.
 through() {
   local status=0
