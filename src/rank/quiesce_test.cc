@@ -85,9 +85,10 @@ TEST(Cycle, ManyTimesWithoutGrowing) {
     job.WholeCycle(migration);
     if (migration % kWindow != 0) continue;
     const long now_kb = job.ResidentKb(1);
-    const bool warm = migration > kWindow;
-    if (warm) least_kb = std::min(least_kb, (now_kb - before_kb) / static_cast<long>(kWindow));
-    if (warm) EXPECT_EQ(job.OpenFiles(1), before_files);
+    if (migration > kWindow) {
+      least_kb = std::min(least_kb, (now_kb - before_kb) / static_cast<long>(kWindow));
+      EXPECT_EQ(job.OpenFiles(1), before_files);
+    }
     before_kb = now_kb;
     before_files = job.OpenFiles(1);
   }

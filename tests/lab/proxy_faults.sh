@@ -28,7 +28,7 @@ stays node3
 LAUNCH=(-timeouts "link_timeout=3,launcher_grace=1")
 start_with restore.before:stall
 refused node3 node1 --to node3
-node node3 pkill -9 -x xmpi-proxy # it will never hear that it was given up
+node node3 pkill -9 -x xmpi-proxy || true # it may never hear that it was given up
 wait_for 10 nothing_left_on node3
 finish
 expect_lines 4
