@@ -4,8 +4,8 @@
 # free ones, every fourth with a fault: an order for a target that is none, an order twice, an order called off, or a
 # node that nobody hears for a second. The lab is this bench's own.
 set -euo pipefail
-CHECKOUT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
-JSON=/dev/stdout
+# shellcheck source=bench/lab.bash
+source "$(dirname "${BASH_SOURCE[0]}")/lab.bash"
 MOVES=200
 MOVES_OF_A_JOB=15
 SEED=1
@@ -17,14 +17,12 @@ while (($# > 0)); do
     *) echo "usage: ./dev bench soak [--moves N] [--seed N] [--json FILE]" >&2 && exit 2 ;;
   esac
 done
-XMPI_LAB=bench-soak-$(sha256sum <<<"$CHECKOUT" | head -c 6)
-export XMPI_LAB
+bench_lab soak 5
 # shellcheck source=/dev/null
 source "$CHECKOUT/tests/lab/lib.sh"
 # shellcheck source=/dev/null
 source "$CHECKOUT/tests/lab/move_lib.sh"
 trap 'touch "$STOP"; wait || true; lab down >/dev/null; rm -rf "$TEST_DIR" "$STOP"' EXIT
-lab up -n 5 >&2
 RANDOM=$SEED
 PATIENCE="link_timeout=5,launcher_grace=1,redial_silence=2,image_progress=3"
 # shellcheck disable=SC2034 # move_lib.sh uses it

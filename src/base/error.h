@@ -10,6 +10,9 @@
 
 namespace xmpi {
 
+// What a program ends with for kUsage.
+inline constexpr int kUsageExitCode = 2;
+
 enum class ErrorCode {
   kFailed,       // nothing more to decide by
   kUsage,        // the user's words are wrong; exit code 2

@@ -65,6 +65,28 @@ inline constexpr std::chrono::seconds kSlotStart{10};
 inline constexpr std::chrono::seconds kCriuCheck{30};
 // The stop that a dump leaves behind may come just after criu's answer.
 inline constexpr std::chrono::seconds kDumpSettles{5};
+// One rank's dump or restore by criu; past it the rank stays where it is.
+inline constexpr std::chrono::seconds kCriuWork{60};
+// From the end of criu's work to the end of criu.
+inline constexpr std::chrono::seconds kCriuEnd{5};
+// Until the PIDs of copies that are to be made again are free.
+inline constexpr std::chrono::seconds kPidsFree{5};
+inline constexpr std::chrono::milliseconds kPidsFreePoll{1};
+// Long enough to write a last line, short enough for whoever pressed Ctrl-C.
+inline constexpr std::chrono::seconds kRankGrace{2};
+// How long a proxy that leaves waits for the launcher to take the output, then to take the goodbye.
+inline constexpr std::chrono::seconds kOutputDelivery{5};
+inline constexpr std::chrono::milliseconds kOutputDeliveryPoll{1};
+inline constexpr std::chrono::seconds kGoodbye{2};
+// From a signal to the proxy to its leaving, whatever the launcher says.
+inline constexpr std::chrono::seconds kSignalledLeave{4};
+// A source says something on an image connection at least this often.
+inline constexpr std::chrono::seconds kImagePulse{1};
+// What a target says comes when it is done with the images; whether it is alive is the launcher's
+// to tell.
+inline constexpr std::chrono::hours kTargetAnswer{1};
+// How long a node's facts may take: a cold probe of criu's is among them.
+inline constexpr std::chrono::seconds kNodeFacts{20};
 // A server that is out of descriptors tries again after this.
 inline constexpr std::chrono::milliseconds kAcceptPause{100};
 // xmpictl waits this long for a launcher to take its order.

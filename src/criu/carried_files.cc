@@ -78,7 +78,7 @@ bool IsSameFile(const HeldFile& file, const image::FileState& state, std::uint64
 
 CarriedFiles::~CarriedFiles() {
   if (kept_) return;
-  for (const auto& [path, written] : written_) {
+  for (const auto& [path, modified_ns] : written_) {
     const Fd folder = OpenIn(root_, FolderOf(path), O_PATH | O_DIRECTORY);
     if (folder) unlinkat(folder.get(), NameOf(path).c_str(), 0);
   }
@@ -96,11 +96,11 @@ std::vector<image::FileState> CarriedFiles::Earlier(const std::string& path) {
 
 std::vector<Seen> CarriedFiles::Look(const std::vector<HeldFile>& files) {
   std::vector<Seen> seen;
-  for (const HeldFile& file : files) seen.push_back(LookAt(file, true));
+  for (const HeldFile& file : files) seen.push_back(LookAt(file));
   return seen;
 }
 
-Seen CarriedFiles::LookAt(const HeldFile& file, bool want_hash) const {
+Seen CarriedFiles::LookAt(const HeldFile& file) const {
   if (file.use == FileUse::kDeleted) return {Sight::kSame, {}};
   const Fd found = OpenIn(root_, file.path, O_PATH);
   if (!found) return {errno == ENOENT || errno == ENOTDIR ? Sight::kMissing : Sight::kOther, {}};
@@ -124,7 +124,6 @@ Seen CarriedFiles::LookAt(const HeldFile& file, bool want_hash) const {
   if (file.use == FileUse::kWritten || file.state.size != state.size) return {Sight::kOther, {}};
   if (file.use == FileUse::kMapped || file.state.modified_ns == state.modified_ns)
     return {Sight::kSame, {}};
-  if (!want_hash) return {Sight::kPerhaps, {}};
   const Fd content = OpenIn(root_, file.path, O_RDONLY);
   const auto hash = content ? HashOfFile(content.get()) : Fail("not readable");
   return hash ? Seen{Sight::kPerhaps, *hash} : Seen{Sight::kOther, {}};
@@ -154,7 +153,8 @@ Result<> CarriedFiles::Take(const std::set<std::string>& at_target, image::RankI
     if (file.shared || !file.content.empty() || at_target.contains(file.path)) continue;
     Fd content = OpenIn(root_, file.path, O_RDONLY);
     if (!content)
-      return std::unexpected(ErrnoError(std::format("read {}, which the rank has open", file.path)));
+      return std::unexpected(
+          ErrnoError(std::format("read {}, which the rank has open", file.path)));
     file.state = StateOfFile(content.get(), "", AT_EMPTY_PATH, &file.device);
     file.earlier = Earlier(file.path);
     file.content = std::format("held-{}", number++);
@@ -178,11 +178,11 @@ Result<> CarriedFiles::PutFile(const image::RankImage& image, const HeldFile& fi
   if (!content) return std::unexpected(ErrnoError("open its content"));
   const auto before = written_.find(file.path);
   if (before != written_.end() && OpenIn(root_, file.path, O_PATH)) {
-    if (before->second.modified_ns > file.state.modified_ns || IsAsWritten(file)) return {};
-    before->second.modified_ns = file.state.modified_ns;
+    if (before->second > file.state.modified_ns || IsAsWritten(file)) return {};
+    before->second = file.state.modified_ns;
     return Overwrite(content, file);
   }
-  const Seen seen = LookAt(file, true);
+  const Seen seen = LookAt(file);
   bool equal = seen.sight == Sight::kSame;
   if (seen.sight == Sight::kPerhaps) {
     const auto known =
@@ -193,7 +193,7 @@ Result<> CarriedFiles::PutFile(const image::RankImage& image, const HeldFile& fi
   if (seen.sight != Sight::kMissing && seen.sight != Sight::kLeft)
     return Fail("another file of that name is here; remove it or put the file on shared storage");
   XMPI_RETURN_IF_ERROR(Create(content, file, seen.sight == Sight::kLeft));
-  written_[file.path] = {file.state.modified_ns};
+  written_[file.path] = file.state.modified_ns;
   return {};
 }
 

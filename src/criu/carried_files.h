@@ -27,18 +27,14 @@ class CarriedFiles {
   // Everything of this image that is carried. Several ranks may bring the same file: the newest
   // wins. Put again, what has changed since is as it was.
   Result<> Put(const image::RankImage& image);
-  // Adds to an image that was put here the files that did not come with it, since this node had them,
-  // and that the next target lacks.
+  // Adds to an image that was put here the files that did not come with it, since this node had
+  // them, and that the next target lacks.
   Result<> Take(const std::set<std::string>& at_target, image::RankImage* image);
   void Keep();
   std::vector<image::FileState> Earlier(const std::string& path);
 
  private:
-  struct Written {
-    std::uint64_t modified_ns = 0;  // on the source
-  };
-
-  image::Seen LookAt(const image::HeldFile& file, bool want_hash) const;
+  image::Seen LookAt(const image::HeldFile& file) const;
   bool IsAsWritten(const image::HeldFile& file) const;
   Result<> PutFile(const image::RankImage& image, const image::HeldFile& file);
   Result<> Create(const Fd& content, const image::HeldFile& file, bool replace);
@@ -48,7 +44,8 @@ class CarriedFiles {
 
   const Fd root_;
   std::mutex mutex_;
-  std::map<std::string, Written> written_;
+  std::map<std::string, std::uint64_t>
+      written_;  // by path: when it was modified on the source, in ns
   std::map<std::string, std::vector<image::FileState>> earlier_;
   bool kept_ = false;
 };

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/ids.h"
+#include "base/limits.h"
 #include "image/manifest.h"
 #include "image/source.h"
 
@@ -42,12 +43,12 @@ struct DumpRequest {
   RankId rank = 0;
   pid_t pid = 0;  // in the slot; a session leader. Its threads and its children come along.
   std::vector<Tie> ties;
-  // Files that a rank holds by name travel with its image, but for those that the target has (paths,
-  // as its Looker told before) or when they must not: then the dump fails and names one.
+  // Files that a rank holds by name travel with its image, but for those that the target has
+  // (paths, as its Looker told before) or when they must not: then the dump fails and names one.
   std::set<std::string> files_at_target{};
   bool carry_files = true;
   std::uint64_t image_limit_bytes = 0;  // 0: as much as the node's memory allows
-  std::chrono::milliseconds timeout{60'000};
+  std::chrono::milliseconds timeout = limits::kCriuWork;
 };
 
 enum class ProcessState { kRunning, kStopped, kGone };
@@ -72,7 +73,7 @@ struct RestoreRequest {
   std::vector<NewTie> ties;
   // Every PID and TID of all ranks that will live in the slot: CRIU's helpers keep clear of them.
   std::vector<pid_t> reserved_pids;
-  std::chrono::milliseconds timeout{60'000};
+  std::chrono::milliseconds timeout = limits::kCriuWork;
 };
 
 struct RestoreDone {

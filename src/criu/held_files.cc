@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "criu/swrk.h"
 
 namespace xmpi::criu {
 namespace {
@@ -68,29 +69,13 @@ const FileSystem* FindFileSystem(std::uint64_t type) {
   return found == std::end(kFileSystems) ? nullptr : found;
 }
 
-std::string ReadLink(int proc_fd, const std::string& link) {
-  std::string target(image::kMaxPathBytes, '\0');
-  const ssize_t size = readlinkat(proc_fd, link.c_str(), target.data(), target.size());
-  target.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
-  return target;
-}
-
-std::string ReadText(int proc_fd, const std::string& path) {
-  const Fd file(openat(proc_fd, path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  char buffer[1 << 16];
-  for (ssize_t size; file && (size = read(file.get(), buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(size));
-  return text;
-}
-
 struct OpenFile {
   bool writable = false;
   bool locked = false;
 };
 
 OpenFile ReadFdInfo(int proc_fd, const OpenFd& fd) {
-  const std::string text = ReadText(proc_fd, std::format("{}/fdinfo/{}", fd.pid, fd.fd));
+  const std::string text = ReadFileAt(proc_fd, std::format("{}/fdinfo/{}", fd.pid, fd.fd).c_str());
   const std::size_t flags = text.find("flags:");
   OpenFile open;
   if (flags != std::string::npos)
@@ -107,7 +92,7 @@ struct Mapping {
 
 std::map<std::string, std::vector<Mapping>> ReadMappings(int proc_fd, pid_t pid) {
   std::map<std::string, std::vector<Mapping>> files;
-  std::istringstream maps(ReadText(proc_fd, std::format("{}/maps", pid)));
+  std::istringstream maps(ReadFileAt(proc_fd, std::format("{}/maps", pid).c_str()));
   for (std::string line; std::getline(maps, line);) {
     std::istringstream words(line);
     std::string range, access, offset, device, inode;
@@ -162,7 +147,7 @@ class Collector {
     const auto type = static_cast<std::uint64_t>(system.f_type) & 0xffffffff;
     const FileSystem* known = FindFileSystem(type);
     if (known != nullptr && known->kind == FileSystem::kKernel) return;
-    std::string path = ReadLink(proc_fd_, link);
+    std::string path = ReadLinkAt(proc_fd_, link);
     if (!path.starts_with('/') || path.starts_with("/memfd:") || path.starts_with("/SYSV") ||
         path.starts_with("/dev/zero"))
       return;

@@ -10,14 +10,11 @@
 
 namespace xmpi::criu {
 
-// In the image in `directory`:
-// - the size of each file in `paths` is not asked for: others may write to a shared file meanwhile,
-// and what is
-//   carried is compared by us;
-// - a deleted file's passing name has the rank in it: ranks that are restored at once must not meet
-// there;
-// - a periodic timerfd that has expired unread goes on ticking (CRIU 4.1.1 stores the zero that the
-// kernel shows).
+// In the image in `directory`: the size of each file in `paths` is not asked for, since others may
+// write to a shared file meanwhile, and what is carried is compared by us. A deleted file's passing
+// name has the rank in it, since ranks that are restored at once must not meet there. A periodic
+// timerfd that has expired unread goes on ticking (CRIU 4.1.1 stores the zero that the kernel
+// shows).
 Result<> EditFileImages(int directory, RankId rank, const std::set<std::string>& paths);
 
 }  // namespace xmpi::criu

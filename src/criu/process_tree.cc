@@ -161,15 +161,19 @@ std::vector<Process> Strays(int proc_fd, const std::vector<pid_t>& roots) {
   return strays;
 }
 
+std::string ReadLinkAt(int proc_fd, const std::string& link) {
+  std::array<char, 4096> target;
+  const ssize_t size = readlinkat(proc_fd, link.c_str(), target.data(), target.size());
+  return {target.data(), size > 0 ? static_cast<std::size_t>(size) : 0};
+}
+
 std::vector<OpenFd> ReadFds(int proc_fd, const std::vector<Process>& tree) {
   std::vector<OpenFd> fds;
   for (const Process& process : tree) {
     const std::string directory = std::format("{}/fd", process.pid);
     for (int fd : Numbers(proc_fd, directory)) {
-      std::array<char, 4096> target;
-      const std::string path = std::format("{}/{}", directory, fd);
-      const ssize_t size = readlinkat(proc_fd, path.c_str(), target.data(), target.size());
-      if (size > 0) fds.push_back({process.pid, fd, {target.data(), static_cast<size_t>(size)}});
+      std::string target = ReadLinkAt(proc_fd, std::format("{}/{}", directory, fd));
+      if (!target.empty()) fds.push_back({process.pid, fd, std::move(target)});
     }
   }
   return fds;

@@ -51,6 +51,8 @@ struct OpenFd {
   int fd = -1;
   std::string target = {};  // "pipe:[123]", "socket:[456]", "/a/path"
 };
+// What a link below `proc_fd` points to; "" when it cannot be read.
+std::string ReadLinkAt(int proc_fd, const std::string& link);
 std::vector<OpenFd> ReadFds(int proc_fd, const std::vector<Process>& tree);
 
 }  // namespace xmpi::criu

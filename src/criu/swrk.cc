@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <format>
 
+#include "base/limits.h"
 #include "criu/criu_log.h"
 #include "os/pidfd.h"
 
@@ -22,12 +23,13 @@ namespace {
 
 constexpr std::size_t kMaxAnswerBytes = 64u << 10;
 
+// To its end, wherever the descriptor stands; a file of /proc tells no size beforehand.
 std::string ReadWhole(int fd) {
-  struct stat info{};
-  if (fd < 0 || fstat(fd, &info) != 0) return {};
-  std::string text(static_cast<std::size_t>(info.st_size), '\0');
-  const ssize_t size = pread(fd, text.data(), text.size(), 0);
-  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  std::string text;
+  std::array<char, 1 << 14> buffer;
+  for (ssize_t size;
+       (size = pread(fd, buffer.data(), buffer.size(), static_cast<off_t>(text.size()))) > 0;)
+    text.append(buffer.data(), static_cast<std::size_t>(size));
   return text;
 }
 
@@ -94,9 +96,10 @@ Result<rpc::criu_resp> Exchange(const Swrk& swrk, const rpc::criu_req& request,
 }
 
 void AwaitEnd(const Swrk& swrk) {
-  constexpr int kTimeoutMs = 5000;
   pollfd wait{swrk.pidfd.get(), POLLIN, 0};
-  while (poll(&wait, 1, kTimeoutMs) < 0 && errno == EINTR) {
+  while (poll(&wait, 1, static_cast<int>(std::chrono::milliseconds(limits::kCriuEnd).count())) <
+             0 &&
+         errno == EINTR) {
   }
 }
 

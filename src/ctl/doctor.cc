@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/limits.h"
 #include "ctl/doctor_show.h"
 #include "os/net.h"
 #include "os/remote_shell.h"
@@ -24,8 +25,6 @@
 namespace xmpi::ctl {
 namespace {
 
-// How long a node's facts may take: a cold probe of criu's is among them.
-constexpr std::chrono::seconds kNodeAnswer{20};
 // What a node's facts never need; more is no facts.
 constexpr std::size_t kFactsBytes = 1u << 20;
 
@@ -80,7 +79,7 @@ void AskAll(const std::string& proxy_path, std::vector<Patient>* patients) {
          .shell = {},
          .input = {},
          .output = question.output.get(),
-         .start_deadline = kNodeAnswer},
+         .start_deadline = limits::kNodeFacts},
         {.on_stderr = {},
          .on_ended = [&question, now_us](Result<> how) { OnEnded(question, how, now_us); }});
     if (shell) {

@@ -21,7 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kUsageExitCode = 2;
 constexpr int kMostNodes = static_cast<int>(limits::kWaitingOrders);
 
 struct Words {

@@ -20,8 +20,6 @@ extern char** environ;
 namespace xmpi::launcher {
 namespace {
 
-constexpr int kUsageExitCode = 2;
-
 // A standard stream that is closed would otherwise be the first socket we open.
 void FillStandardStreams() {
   for (int fd = open("/dev/null", O_RDWR); fd >= 0 && fd <= STDERR_FILENO;)

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/limits.h"
 
 namespace xmpi::os {
 
@@ -28,7 +29,7 @@ class RemoteShell {
     std::string input;                 // to its standard input; wiped once sent
     int output = -1;                   // takes its standard output; stays the caller's. -1: nobody
     // Without Started() within this time it is killed, and the Error says so.
-    std::chrono::milliseconds start_deadline{30000};
+    std::chrono::milliseconds start_deadline = LinkTimeouts{}.start;
   };
   struct Events {
     std::function<void(std::string line)> on_stderr;

@@ -58,7 +58,7 @@ struct World {
     rank.set_working_directory("/work");
     rank.set_memory_bytes(100 * kMega);
     *rank.add_mapped() = File("/lib/libc.so.6", "abc");
-    *rank.add_mapped() = File("/work/data");
+    *rank.add_mapped() = File("/home/data");
     for (const wire::FileFacts& file : rank.mapped()) answers[file.path()] = file;
     answers["/work"].set_exists(true);
     answers["/work"].set_is_directory(true);
@@ -164,7 +164,7 @@ const Row kRows[] = {
     {"library_missing", [](World& w) { w.answers["/lib/libc.so.6"].Clear(); },
      "/lib/libc.so.6 is not on there"},
     {"nobody_asked", [](World& w) { w.answers.erase("/lib/libc.so.6"); }, "is not on there"},
-    {"data_of_other_size", [](World& w) { w.answers["/work/data"].set_size(99); },
+    {"data_of_other_size", [](World& w) { w.answers["/home/data"].set_size(99); },
      "has 99 bytes on"},
     {"no_directory", [](World& w) { w.answers["/work"].Clear(); },
      "the working directory /work is not on there"},
@@ -199,7 +199,7 @@ const Row kRows[] = {
      "cannot be opened again there"},
     {"data_missing_but_carried",
      [](World& w) {
-       w.answers["/work/data"].Clear();
+       w.answers["/home/data"].Clear();
        w.policy.carry_files = true;
      },
      nullptr},

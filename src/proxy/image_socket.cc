@@ -13,6 +13,7 @@
 #include <format>
 #include <memory>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "os/tls_acceptor.h"
 
@@ -20,10 +21,6 @@ namespace xmpi::proxy {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// What a target says comes when it is done with the images; whether it is alive is the launcher's
-// to tell.
-constexpr std::chrono::hours kPatience{1};
 
 void SetImageOptions(int fd, const LinkTimeouts& timeouts) {
   const int on = 1, seconds = 1;
@@ -36,7 +33,7 @@ void SetImageOptions(int fd, const LinkTimeouts& timeouts) {
 }
 
 os::TlsSocket::Deadlines SourceDeadlines(const LinkTimeouts& timeouts) {
-  return {.handshake = timeouts.handshake, .progress = kPatience};
+  return {.handshake = timeouts.handshake, .progress = limits::kTargetAnswer};
 }
 os::TlsSocket::Deadlines TargetDeadlines(const LinkTimeouts& timeouts) {
   return {.handshake = timeouts.handshake, .progress = timeouts.image_progress};

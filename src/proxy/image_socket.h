@@ -47,9 +47,6 @@ class StopSignal {
   os::TlsSocket* socket_ = nullptr;
 };
 
-// The source says something at least this often.
-inline constexpr std::chrono::seconds kImagePulse{1};
-
 // The addresses in order, each with the handshake's deadline. The Error says what each answered.
 Result<os::TlsSocket> DialImagePort(const os::TlsContext& tls,
                                     const std::vector<std::string>& addresses, std::uint16_t port,

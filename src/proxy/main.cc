@@ -21,8 +21,6 @@
 namespace xmpi::proxy {
 namespace {
 
-constexpr int kExitUsage = 2;
-
 // One line of standard input, byte by byte: what follows it is nobody's. Then /dev/null takes its
 // place.
 Result<std::string> ReadBootstrapLine() {
@@ -90,7 +88,7 @@ int Main(int argc, char** argv) {
   const Result<int> code = Run();
   if (code) return *code;
   std::fprintf(stderr, "xmpi-proxy: %s\n", code.error().message.c_str());
-  return code.error().code == ErrorCode::kUsage ? kExitUsage : 1;
+  return code.error().code == ErrorCode::kUsage ? kUsageExitCode : 1;
 }
 
 }  // namespace xmpi::proxy

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/fault_points.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "os/net.h"
 #include "proxy/environment.h"
@@ -20,13 +21,6 @@ namespace xmpi::proxy {
 namespace {
 
 using std::chrono::steady_clock;
-
-// How long a proxy that leaves waits for the launcher to take the output, then to take the goodbye.
-constexpr std::chrono::milliseconds kDeliveryDeadline{5000};
-constexpr std::chrono::milliseconds kGoodbyeDeadline{2000};
-constexpr std::chrono::milliseconds kDeliveryPoll{1};
-// From a signal to the proxy to its leaving, whatever the launcher says.
-constexpr std::chrono::milliseconds kSignalDeadline{4000};
 
 // The interface that `wanted`, a name or an address of one, means; empty for any.
 Result<std::string> DeviceOf(const std::string& wanted) {
@@ -144,7 +138,7 @@ void Proxy::OnSignal(int signal) {
   SendProblem(std::format("xmpi-proxy on {} got signal {} ({}) and ends its ranks", bootstrap_.node,
                           signal, strsignal(signal)));
   ranks_.End(false);
-  timer_.expires_after(kSignalDeadline);
+  timer_.expires_after(limits::kSignalledLeave);
   timer_.async_wait([this](const asio::error_code& error) {
     if (!error) Leave("signalled");
   });
@@ -251,7 +245,7 @@ void Proxy::Leave(std::string reason) {
   asio::post(loop_, [this] {
     CloseSlot();
     output_.DrainAll([] {});
-    LeaveWhenDelivered(steady_clock::now() + kDeliveryDeadline);
+    LeaveWhenDelivered(steady_clock::now() + limits::kOutputDelivery);
   });
 }
 
@@ -261,7 +255,7 @@ void Proxy::LeaveWhenDelivered(steady_clock::time_point deadline) {
   const bool read = output_.empty();
   const bool taken = link_->StdioRoom() >= static_cast<std::int64_t>(limits::kStdioWindowBytes);
   if (late || (read && taken)) return SayGoodbye();
-  timer_.expires_after(kDeliveryPoll);
+  timer_.expires_after(limits::kOutputDeliveryPoll);
   timer_.async_wait([this, deadline](const asio::error_code& error) {
     if (!error) LeaveWhenDelivered(deadline);
   });
@@ -272,7 +266,7 @@ void Proxy::SayGoodbye() {
   envelope.mutable_leaving()->set_reason(leaving_reason_);
   Send(envelope);
   link_->Close(leaving_reason_, [this] { Exit(0); });
-  timer_.expires_after(kGoodbyeDeadline);
+  timer_.expires_after(limits::kGoodbye);
   timer_.async_wait([this](const asio::error_code& error) {
     if (!error) Exit(0);
   });

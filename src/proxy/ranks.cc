@@ -8,6 +8,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "os/namespaces.h"
 #include "os/pidfd.h"
@@ -17,9 +18,6 @@ namespace xmpi::proxy {
 namespace {
 
 using image::TieKind;
-
-// Long enough to write a last line, short enough for whoever pressed Ctrl-C.
-constexpr std::chrono::milliseconds kGrace{2000};
 
 bool IsStopped(pid_t host_pid) {
   std::ifstream stat(std::format("/proc/{}/stat", host_pid));
@@ -160,7 +158,7 @@ void Ranks::End(bool at_once) {
     Kill(rank, at_once || IsStopped(rank.process.host_pid) ? SIGKILL : SIGTERM);
   }
   if (at_once) return;
-  grace_.expires_after(kGrace);
+  grace_.expires_after(limits::kRankGrace);
   grace_.async_wait([this](const asio::error_code& error) {
     if (!error) KillRest();
   });

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "os/namespaces.h"
 #include "os/pidfd.h"
@@ -164,7 +165,7 @@ class PidFreer : public std::enable_shared_from_this<PidFreer> {
     if (pids_.empty()) return done_({});
     if (std::chrono::steady_clock::now() > deadline_)
       return done_(xmpi::Fail(std::format("PID {} of the slot is still in use", pids_.front())));
-    timer_.expires_after(kPoll);
+    timer_.expires_after(limits::kPidsFreePoll);
     timer_.async_wait([weak = weak_from_this()](const asio::error_code& error) {
       const auto self = weak.lock();
       if (self && !error) self->Run();
@@ -172,16 +173,13 @@ class PidFreer : public std::enable_shared_from_this<PidFreer> {
   }
 
  private:
-  static constexpr std::chrono::milliseconds kPoll{1};
-  static constexpr std::chrono::seconds kPatience{5};
-
   std::vector<pid_t> pids_;
   os::Slot* slot_;
   criu::Checkpointer* checkpointer_;
   std::function<void(Result<>)> done_;
   asio::steady_timer timer_;
   const std::chrono::steady_clock::time_point deadline_ =
-      std::chrono::steady_clock::now() + kPatience;
+      std::chrono::steady_clock::now() + limits::kPidsFree;
 };
 
 }  // namespace

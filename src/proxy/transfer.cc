@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/fault_points.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "image/source.h"
 #include "os/namespaces.h"
@@ -154,7 +155,7 @@ Result<> ImageSender::SendAll(os::TlsSocket* socket, const image::Holdings& held
 Result<image::RankImage*> ImageSender::Await(std::size_t index, const image::WriteAll& write) {
   std::unique_lock lock(mutex_);
   const auto is_there = [&] { return index < images_.size() || finished_ || stop_.stopped(); };
-  while (!changed_.wait_for(lock, kImagePulse, is_there)) {
+  while (!changed_.wait_for(lock, limits::kImagePulse, is_there)) {
     lock.unlock();
     XMPI_RETURN_IF_ERROR(image::SendWait(write));
     lock.lock();
