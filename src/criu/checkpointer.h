@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "base/ids.h"
 #include "base/limits.h"
 #include "image/manifest.h"
+#include "image/pages.h"
 #include "image/source.h"
 
 namespace xmpi::criu {
@@ -70,6 +72,9 @@ struct NewTie {
 
 struct RestoreRequest {
   image::RankImage image;  // verified, see image::Assembler; comes back in RestoreDone
+  // Its memory. The ranks run before they have it: pages are put in when they are touched, and after
+  // FillMemory all others too. Must outlive the fill.
+  std::shared_ptr<image::StoredPages> pages{};
   std::vector<NewTie> ties;
   // Every PID and TID of all ranks that will live in the slot: CRIU's helpers keep clear of them.
   std::vector<pid_t> reserved_pids;

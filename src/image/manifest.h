@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "base/ids.h"
 #include "image/held_file.h"
 #include "image/names.h"
+#include "image/pages.h"
 
 namespace xmpi::image {
 
@@ -49,7 +51,8 @@ struct Manifest {
   std::vector<ManifestTie> ties;
   std::vector<ManifestFile> files;
   std::string note;  // what the proxy tells the next one of the rank; nothing here reads it
-  std::vector<HeldFile> held;  // outside the image, by name
+  std::vector<HeldFile> held;      // outside the image, by name
+  std::vector<TaskMemory> memory;  // what travels as pages, by process
   bool operator==(const Manifest&) const = default;
 };
 
@@ -59,6 +62,8 @@ struct RankImage {
   Fd directory;
   Manifest manifest;
   std::map<std::string, Fd> elsewhere{};  // by the file's name in the image
+  // Where what the manifest's `memory` names is read: the stopped original, or what is held here.
+  std::shared_ptr<PageSource> pages{};
 };
 
 // Limits, and why: a manifest is held in memory whole before it is believed.
