@@ -70,6 +70,7 @@ class ByteReader {
 
   bool ok() const { return ok_; }
   bool AtEnd() const { return ok_ && rest_.empty(); }
+  std::size_t left() const { return rest_.size(); }
 
  private:
   bool Need(std::size_t size) {

@@ -63,8 +63,8 @@ image::ReadAll Reader(int fd) {
 }
 
 Result<> SendAll(int fd, image::RankImage* image) {
+  XMPI_RETURN_IF_ERROR(image::SendBegin(Writer(fd), {.stream = kStream}));
   XMPI_ASSIGN_OR_RETURN(image::Holdings held, image::ReceiveHoldings(Reader(fd)));
-  XMPI_RETURN_IF_ERROR(image::SendBegin(Writer(fd), kStream));
   XMPI_RETURN_IF_ERROR(image::SendImage(Writer(fd), image, held[image->manifest.rank], nullptr));
   XMPI_RETURN_IF_ERROR(image::SendEnd(Writer(fd)));
   return image::ReceiveVerdict(Reader(fd));
@@ -262,11 +262,12 @@ image::RankImage MoveTest::Transfer(image::RankImage image) {
   SocketPair(SOCK_STREAM, &source, &target);
   image::DirectoryStorage storage([](RankId) { return os::MakeMemoryDirectory(0); });
   const RankId rank = image.manifest.rank;
-  image::Assembler assembler(&storage, kStream, {rank}, 1u << 30);
+  image::Assembler assembler(&storage, {rank}, 1u << 30);
   std::jthread sender([&] {
     const Result<> sent = SendAll(source.get(), &image);
     EXPECT_TRUE(sent) << sent.error().message;
   });
+  EXPECT_TRUE(image::ReceiveBegin(Reader(target.get()), Writer(target.get()), kStream));
   const Result<> received =
       image::ReceiveImages(Reader(target.get()), Writer(target.get()), &assembler);
   EXPECT_TRUE(received) << received.error().message;

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "image/hash.h"
+#include "image/page_store.h"
 
 namespace xmpi::image {
 namespace {
@@ -41,9 +42,9 @@ struct Assembler::RankState {
   std::uint64_t declared_bytes = 0;
 };
 
-Assembler::Assembler(Storage* storage, StreamId expected, std::vector<RankId> ranks,
-                     std::uint64_t limit_bytes)
-    : storage_(storage), expected_(expected), limit_bytes_(limit_bytes) {
+Assembler::Assembler(Storage* storage, std::vector<RankId> ranks, std::uint64_t limit_bytes,
+                     PageStore* pages)
+    : storage_(storage), limit_bytes_(limit_bytes), pages_(pages) {
   for (RankId rank : ranks) states_.emplace(rank, std::make_unique<RankState>());
 }
 
@@ -52,8 +53,7 @@ Assembler::~Assembler() = default;
 Result<> Assembler::Accept(const Chunk& chunk) {
   const ChunkHeader& header = chunk.header;
   if (header.kind == ChunkKind::kWait) return {};
-  if (header.kind == ChunkKind::kBegin) return Begin(chunk);
-  if (!begun_ || ended_) return Refuse("an image chunk out of place");
+  if (ended_) return Refuse("an image chunk out of place");
   if (header.kind == ChunkKind::kEnd) {
     ended_ = true;
     return {};
@@ -69,22 +69,8 @@ Result<> Assembler::Accept(const Chunk& chunk) {
     case ChunkKind::kData:
       return Data(*state->second, chunk);
     default:
-      return Refuse("a target's chunk came to the target");
+      return Refuse("{} came where no such chunk belongs", ToString(header.kind));
   }
-}
-
-Result<> Assembler::Begin(const Chunk& chunk) {
-  if (begun_) return Refuse("an image stream began twice");
-  XMPI_ASSIGN_OR_RETURN(const StreamId id, DecodeBegin(chunk.payload));
-  if (id != expected_) {
-    return Refuse(
-        "images of slot {} epoch {} migration {} attempt {} came to slot {} epoch {} "
-        "migration {} attempt {}",
-        id.slot, id.epoch, id.migration, id.attempt, expected_.slot, expected_.epoch,
-        expected_.migration, expected_.attempt);
-  }
-  begun_ = true;
-  return {};
 }
 
 Result<> Assembler::Declare(RankState& state, const Chunk& chunk) {
@@ -187,6 +173,8 @@ Result<> Assembler::OpenManifest(RankId rank, RankState& state) {
   Result<Manifest> manifest = DecodeManifest(bytes);
   if (!manifest) return Damaged(rank, state, manifest.error().message);
   if (manifest->rank != rank) return Damaged(rank, state, "its manifest is another rank's");
+  if (!manifest->memory.empty() && pages_ == nullptr)
+    return Refuse("rank {} has memory outside of its image, which is not expected here", rank);
   state.promised = std::move(*manifest);
   return {};
 }
@@ -198,6 +186,17 @@ Result<> Assembler::Finish(RankId rank, RankState& state) {
   for (const auto& [number, file] : state.files) {
     if (!file->held.Covers(0, file->length)) return {};
   }
+  XMPI_RETURN_IF_ERROR(CheckFiles(rank, state));
+  if (pages_ != nullptr) {
+    const Result<> verified = pages_->Verify(rank, state.promised->memory);
+    if (!verified) return Damaged(rank, state, verified.error().message);
+  }
+  state.manifest = std::move(state.promised);
+  ++complete_ranks_;
+  return {};
+}
+
+Result<> Assembler::CheckFiles(RankId rank, RankState& state) {
   if (state.files.size() > state.promised->files.size()) {
     return Damaged(rank, state, "it has files that its manifest does not know");
   }
@@ -212,8 +211,6 @@ Result<> Assembler::Finish(RankId rank, RankState& state) {
     if (hash != listed.hash)
       return Damaged(rank, state, std::format("{} was damaged", listed.name));
   }
-  state.manifest = std::move(state.promised);
-  ++complete_ranks_;
   return {};
 }
 

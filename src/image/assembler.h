@@ -1,11 +1,11 @@
 // Assembler: the target's side of the image stream. It takes chunks in any order, puts their bytes
-// into a Storage, and says complete() only when every rank of the slot has its manifest and every
-// file in it is whole, with the right length and checksum. It never believes a number it was sent:
-// duplicates, overlaps, foreign ranks, names that are paths and totals beyond the limit are
-// kProtocol errors, after which the connection is to be closed. What was accepted before stays, so
-// that a new connection goes on from Holds(); a rank whose image does not match its manifest is
-// dropped whole and is kUnreachable: worth another connection. No IO of its own, no clock, not
-// thread-safe.
+// into a Storage, and says complete() only when every rank of the slot has its manifest, every
+// file in it is whole, with the right length and checksum, and so is the memory in it, which came
+// by the lanes before it. It never believes a number it was sent: duplicates, overlaps, foreign
+// ranks, names that are paths and totals beyond the limit are kProtocol errors, after which the
+// connection is to be closed. What was accepted before stays, so that a new connection goes on from
+// Holds(); a rank whose image does not match its manifest is dropped whole and is kUnreachable:
+// worth another connection. No IO of its own, no clock, not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -39,15 +39,18 @@ class Storage {
   virtual void Drop(RankId rank) = 0;
 };
 
+class PageStore;
+
 class Assembler {
  public:
-  // `limit_bytes` bounds the sum of all files.
-  Assembler(Storage* storage, StreamId expected, std::vector<RankId> ranks,
-            std::uint64_t limit_bytes);
+  // `limit_bytes` bounds the sum of all files. Without `pages` an image must have no memory outside
+  // of its files.
+  Assembler(Storage* storage, std::vector<RankId> ranks, std::uint64_t limit_bytes,
+            PageStore* pages = nullptr);
   ~Assembler();
 
   // Before the first chunk of each connection.
-  void OnConnected() { begun_ = ended_ = false; }
+  void OnConnected() { ended_ = false; }
   Result<> Accept(const Chunk& chunk);
 
   bool complete() const { return complete_ranks_ == states_.size(); }
@@ -64,7 +67,6 @@ class Assembler {
   struct File;
   struct RankState;
 
-  Result<> Begin(const Chunk& chunk);
   Result<> Declare(RankState& state, const Chunk& chunk);
   Result<> DeclareManifest(RankState& state, const Chunk& chunk);
   Result<> Data(RankState& state, const Chunk& chunk);
@@ -72,15 +74,15 @@ class Assembler {
   Result<> StoreFileBytes(RankState& state, const Chunk& chunk);
   Result<> OpenManifest(RankId rank, RankState& state);
   Result<> Finish(RankId rank, RankState& state);
+  Result<> CheckFiles(RankId rank, RankState& state);
   Result<Hash128> HashOf(RankId rank, std::uint32_t number, File& file);
   std::unexpected<Error> Damaged(RankId rank, RankState& state, std::string message);
 
   Storage* storage_;
-  StreamId expected_;
   std::uint64_t limit_bytes_;
+  PageStore* pages_;
   std::uint64_t declared_bytes_ = 0;
   std::uint64_t bytes_ = 0;
-  bool begun_ = false;
   bool ended_ = false;
   std::size_t complete_ranks_ = 0;
   std::map<RankId, std::unique_ptr<RankState>> states_;

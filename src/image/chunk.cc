@@ -54,6 +54,10 @@ const char* ToString(ChunkKind kind) {
       return "files";
     case ChunkKind::kSights:
       return "sights";
+    case ChunkKind::kPages:
+      return "pages";
+    case ChunkKind::kSync:
+      return "sync";
   }
   return "unknown";
 }
@@ -130,24 +134,29 @@ Result<Chunk> ReadChunk(const ReadAll& read, std::span<std::byte> buffer) {
   return Chunk{header, payload};
 }
 
-std::string EncodeBegin(const StreamId& id) {
+std::string EncodeBegin(const Begin& begin) {
   ByteWriter out;
-  out.Put(id.slot);
-  out.Put(id.epoch);
-  out.Put(id.migration);
-  out.Put(id.attempt);
+  out.Put(begin.stream.slot);
+  out.Put(begin.stream.epoch);
+  out.Put(begin.stream.migration);
+  out.Put(begin.stream.attempt);
+  out.Put(begin.lane);
+  out.Put(begin.lanes);
   return out.Take();
 }
 
-Result<StreamId> DecodeBegin(std::span<const std::byte> payload) {
+Result<Begin> DecodeBegin(std::span<const std::byte> payload) {
   ByteReader in(AsText(payload));
-  StreamId id;
-  id.slot = in.Get<std::uint32_t>();
-  id.epoch = in.Get<std::uint32_t>();
-  id.migration = in.Get<std::uint32_t>();
-  id.attempt = in.Get<std::uint32_t>();
-  if (!in.AtEnd()) return Fail(ErrorCode::kProtocol, "malformed begin of an image stream");
-  return id;
+  Begin begin;
+  begin.stream.slot = in.Get<std::uint32_t>();
+  begin.stream.epoch = in.Get<std::uint32_t>();
+  begin.stream.migration = in.Get<std::uint32_t>();
+  begin.stream.attempt = in.Get<std::uint32_t>();
+  begin.lane = in.Get<std::uint16_t>();
+  begin.lanes = in.Get<std::uint16_t>();
+  if (!in.AtEnd() || begin.lanes > kMaxLanes || begin.lane > begin.lanes)
+    return Fail(ErrorCode::kProtocol, "malformed begin of an image stream");
+  return begin;
 }
 
 }  // namespace xmpi::image

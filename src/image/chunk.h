@@ -6,13 +6,11 @@
 //        4    2  version, 1
 //        6    2  kind
 //        8    4  rank
-//       12    4  file     number of the file within the rank's image; 0 is the manifest
-//       16    8  offset   of the payload in the file
-//       24    4  length   of the payload
-//       28    4  reserved, 0
-//       32    8  total    kFile, kManifest: the file's length
-//       40   16  reserved, 0
-//       56    8  XXH3-64 over the header up to here and the payload
+//       12    4  file     number of the file within the rank's image; 0 is the manifest. kPages:
+//       PID 16    8  offset   of the payload in the file. kPages: the chunk's number on its lane 24
+//       4  length   of the payload 28    4  reserved, 0 32    8  total    kFile, kManifest: the
+//       file's length 40   16  reserved, 0 56    8  XXH3-64 over the header up to here and the
+//       payload
 //
 // A chunk whose hash does not check is kUnreachable, as a connection that broke; any other that is
 // not as it should be is kProtocol. Either way the connection is closed, and what was accepted
@@ -33,20 +31,22 @@
 namespace xmpi::image {
 
 enum class ChunkKind : std::uint16_t {
-  kBegin = 1,  // source: {slot, epoch, migration, attempt} and the ranks to come
+  kBegin = 1,  // source, first on every connection: which stream and which lane this is
   kFile = 2,   // source: file `file` of `rank` has the name in the payload, and `total` bytes
   kData = 3,   // source: bytes of a file
   kManifest =
       4,         // source: `total` bytes of manifest follow as kData of file 0; payload: their hash
   kEnd = 5,      // source: nothing follows
-  kHolds = 6,    // target, at the start and on a resume: what it has, see Assembler::Holds
+  kHolds = 6,    // target, to kBegin: what it has, see Assembler::Holds and PageStore::Open
   kHeld = 7,     // target: every rank's image is here and verified
   kRefused = 8,  // target: the stream is not acceptable; payload: why
   kWait = 9,     // source: the next image is still being made; keeps the connection from silence
-  kFacts = 10,   // source, before kBegin: a piece of what it tells of itself; see image/message.h
+  kFacts = 10,   // source: a piece of what it tells of itself; see image/message.h
   kFindings = 11,  // target: a piece of its answer to that
-  kFiles = 12,     // source, before everything: what ranks hold open; payload: EncodeHeldFiles
+  kFiles = 12,     // source: what ranks hold open; payload: EncodeHeldFiles
   kSights = 13,    // target, to kFiles: what it sees under those names; payload: EncodeSights
+  kPages = 14,     // source, on a lane: pages of process `file` of `rank`; see image/page_chunk.h
+  kSync = 15,      // source, on a lane: to be answered by kHolds once all before it is taken in
 };
 
 const char* ToString(ChunkKind kind);  // as docs/image-stream.md calls it; "unknown" else
@@ -95,8 +95,8 @@ inline std::string_view AsText(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The payload of kBegin: which stream this is. The target compares it with what it was told to
-// expect before it takes a byte.
+// Which stream this is. The target compares it with what it was told to expect before it takes a
+// byte.
 struct StreamId {
   SlotId slot = 0;
   Epoch epoch = 0;
@@ -104,7 +104,19 @@ struct StreamId {
   AttemptId attempt = 0;
   bool operator==(const StreamId&) const = default;
 };
-std::string EncodeBegin(const StreamId& id);
-Result<StreamId> DecodeBegin(std::span<const std::byte> payload);
+
+// A transfer has one connection for its files, control, and so many more for pages: lanes.
+inline constexpr std::uint16_t kControl = 0;
+inline constexpr std::uint16_t kMaxLanes = 64;
+
+// The payload of kBegin: which connection of which stream this is.
+struct Begin {
+  StreamId stream;
+  std::uint16_t lane = kControl;  // else 1..lanes
+  std::uint16_t lanes = 0;
+  bool operator==(const Begin&) const = default;
+};
+std::string EncodeBegin(const Begin& begin);
+Result<Begin> DecodeBegin(std::span<const std::byte> payload);
 
 }  // namespace xmpi::image

@@ -15,6 +15,7 @@
 #include "image/chunk.h"
 #include "image/hash.h"
 #include "image/ranges.h"
+#include "image/source.h"
 #include "image/testing.h"
 
 namespace {
@@ -65,9 +66,11 @@ void CheckStorage(const MemoryStorage& storage) {
 
 void RunStream(std::string_view bytes) {
   MemoryStorage storage;
-  Assembler assembler(&storage, kStream, {0, 1}, kLimit);
+  Assembler assembler(&storage, {0, 1}, kLimit);
   // What ReceiveImages does, with one buffer for all runs: making it anew takes most of the time.
   static std::vector<std::byte> buffer(kMaxPayloadBytes);
+  std::string answer;
+  if (!ReceiveBegin(TakeFrom(&bytes), AppendTo(&answer), kStream)) return;
   assembler.OnConnected();
   while (!assembler.ended()) {
     const Result<Chunk> chunk = ReadChunk(TakeFrom(&bytes), buffer);

@@ -1,19 +1,32 @@
-// The fuzz target's seeds are of today's format: a whole stream, and its parts. With
+// The fuzz targets' seeds are of today's format: a whole stream, its parts, and pages. With
 // XMPI_WRITE_CORPUS set they are written anew.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
+#include "base/bytes.h"
+#include "image/page_chunk.h"
+#include "image/page_testing.h"
 #include "image/testing.h"
 
 namespace xmpi::image {
 namespace {
 
-const std::filesystem::path kCorpus = XMPI_IMAGE_CORPUS;
+void ExpectSeed(const std::filesystem::path& name, const std::string& bytes) {
+  const auto path = XMPI_IMAGE_TESTDATA / name;
+  if (std::getenv("XMPI_WRITE_CORPUS") != nullptr) {
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << bytes;
+  }
+  std::ifstream file(path, std::ios::binary);
+  const std::string stored((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_EQ(stored, bytes) << path;
+}
 
 TEST(ImageCorpus, SeedsAreOfThisFormat) {
   ImageMaker maker;
@@ -33,14 +46,24 @@ TEST(ImageCorpus, SeedsAreOfThisFormat) {
   const std::string stream =
       StreamOf({.slot = 1, .epoch = 1, .migration = 1, .attempt = 1}, images);
   const std::string manifest = Encode(images[0].manifest);
-  for (const auto& [name, bytes] : {std::pair{"stream", stream}, {"manifest", manifest}}) {
-    const auto path = kCorpus / name;
-    if (std::getenv("XMPI_WRITE_CORPUS") != nullptr) {
-      std::ofstream(path, std::ios::binary) << bytes;
-    }
-    std::ifstream file(path, std::ios::binary);
-    const std::string stored((std::istreambuf_iterator<char>(file)), {});
-    EXPECT_EQ(stored, bytes) << path;
+  ExpectSeed("corpus/stream", stream);
+  ExpectSeed("corpus/manifest", manifest);
+}
+
+// For the target of pages: a byte for lane, rank and PID before each payload and its length.
+TEST(ImageCorpus, PagesAreOfThisFormat) {
+  for (const auto& [name, encoding] :
+       {std::pair{"plain", Encoding::kNone}, {"lz4", Encoding::kLz4}, {"zstd", Encoding::kZstd}}) {
+    Compressor compressor(encoding);
+    PageChunkWriter writer;
+    std::ranges::copy(PageOf(1), writer.Room().begin());
+    writer.AddData(4 * kRegionBytes, writer.Room().data());
+    writer.AddZero(4 * kRegionBytes + kPageBytes);
+    writer.AddCopy(6 * kRegionBytes, {0, 1, 4 * kRegionBytes});
+    ByteWriter out;
+    out.Put(std::uint8_t{0b01000});
+    out.PutString(AsText(writer.Encode(&compressor)));
+    ExpectSeed(std::filesystem::path("pages") / name, out.bytes());
   }
 }
 

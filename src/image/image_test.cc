@@ -105,7 +105,7 @@ TEST(HeldFiles, AreAskedForBeforeAnythingIsSent) {
   std::string_view nothing;
   EXPECT_FALSE(AskSights(TakeFrom(&nothing), AppendTo(&question), files));
   MemoryStorage storage;
-  Assembler assembler(&storage, {}, {1}, 1000);
+  Assembler assembler(&storage, {1}, 1000);
   std::string_view in = question;
   const LookAt look = [](const std::vector<HeldFile>& asked) {
     return std::vector<Seen>(asked.size(), {Sight::kMissing, {}});
@@ -251,27 +251,27 @@ class StreamTest : public testing::Test {
 
 TEST_F(StreamTest, ArrivesWhole) {
   MemoryStorage storage;
-  Assembler assembler(&storage, kStream, {1, 6}, kLimit);
-  ASSERT_TRUE(Feed(assembler, StreamOf(kStream, images_)));
+  Assembler assembler(&storage, {1, 6}, kLimit);
+  ASSERT_TRUE(Feed(assembler, StreamOf(images_)));
   ExpectWhole(assembler, storage);
   EXPECT_TRUE(assembler.Holds().at(1).whole);
 }
 
 TEST_F(StreamTest, CanBeSentAgainToAnotherTarget) {
-  const std::string first = StreamOf(kStream, images_);
-  EXPECT_EQ(StreamOf(kStream, images_), first);
+  const std::string first = StreamOf(images_);
+  EXPECT_EQ(StreamOf(images_), first);
 }
 
 TEST_F(StreamTest, GoesOnAfterACutWhereverItWas) {
-  const std::string whole = StreamOf(kStream, images_);
+  const std::string whole = StreamOf(images_);
   for (std::size_t step = 0; step < 40; ++step) {
     const std::size_t cut = whole.size() * step / 40;
     MemoryStorage storage;
-    Assembler assembler(&storage, kStream, {1, 6}, kLimit);
+    Assembler assembler(&storage, {1, 6}, kLimit);
     EXPECT_FALSE(Feed(assembler, std::string_view(whole).substr(0, cut)));
     EXPECT_FALSE(assembler.complete());
     const std::uint64_t before = assembler.bytes();
-    const std::string rest = StreamOf(kStream, images_, assembler.Holds());
+    const std::string rest = StreamOf(images_, assembler.Holds());
     ASSERT_TRUE(Feed(assembler, rest)) << "cut at " << cut;
     ExpectWhole(assembler, storage);
     // Nothing was sent that was there already.
@@ -280,7 +280,7 @@ TEST_F(StreamTest, GoesOnAfterACutWhereverItWas) {
 }
 
 TEST_F(StreamTest, AcceptsAnyOrder) {
-  const std::string whole = StreamOf(kStream, images_);
+  const std::string whole = StreamOf(images_);
   struct Owned {
     ChunkHeader header;
     std::string payload;
@@ -292,7 +292,7 @@ TEST_F(StreamTest, AcceptsAnyOrder) {
     chunks.push_back({chunk.header, std::string(AsText(chunk.payload))});
   }
   MemoryStorage storage;
-  Assembler assembler(&storage, kStream, {1, 6}, kLimit);
+  Assembler assembler(&storage, {1, 6}, kLimit);
   assembler.OnConnected();
   // Declarations first, then all data backwards: the manifest before the files.
   for (const bool data : {false, true}) {
@@ -309,10 +309,7 @@ TEST_F(StreamTest, AcceptsAnyOrder) {
 
 class RefusalTest : public StreamTest {
  protected:
-  RefusalTest() {
-    assembler_.OnConnected();
-    EXPECT_TRUE(Say({.kind = ChunkKind::kBegin}, EncodeBegin(kStream)));
-  }
+  RefusalTest() { assembler_.OnConnected(); }
   Result<> Say(ChunkHeader header, std::string payload) {
     header.length = static_cast<std::uint32_t>(payload.size());
     return assembler_.Accept({header, AsBytes(payload)});
@@ -343,18 +340,35 @@ class RefusalTest : public StreamTest {
   }
 
   MemoryStorage storage_;
-  Assembler assembler_{&storage_, kStream, {1}, 1000};
+  Assembler assembler_{&storage_, {1}, 1000};
 };
 
 TEST_F(RefusalTest, AnotherStream) {
-  Assembler other(&storage_, {.slot = 2, .epoch = 3, .migration = 4, .attempt = 6}, {1}, 1000);
-  const Result<> begun = Feed(other, StreamOf(kStream, images_));
+  std::string said, answer;
+  const StreamId other{.slot = 2, .epoch = 3, .migration = 4, .attempt = 6};
+  ASSERT_TRUE(SendBegin(AppendTo(&said), {.stream = other}));
+  std::string_view in = said;
+  const auto begun = ReceiveBegin(TakeFrom(&in), AppendTo(&answer), kStream);
   ASSERT_FALSE(begun);
-  EXPECT_THAT(begun.error().message, HasSubstr("attempt 5"));
+  EXPECT_THAT(begun.error().message, HasSubstr("attempt 6"));
+  std::string_view answers = answer;
+  EXPECT_EQ(ReceiveHoldings(TakeFrom(&answers)).error().code, ErrorCode::kRefused);
+}
+
+TEST_F(RefusalTest, AConnectionThatDoesNotSayWhatItIs) {
+  std::string said, answer;
+  ASSERT_TRUE(SendEnd(AppendTo(&said)));
+  std::string_view in = said;
+  EXPECT_FALSE(ReceiveBegin(TakeFrom(&in), AppendTo(&answer), kStream));
+  EXPECT_FALSE(DecodeBegin(AsBytes(EncodeBegin({.stream = kStream, .lane = 3, .lanes = 2}))));
+  EXPECT_FALSE(DecodeBegin(AsBytes(EncodeBegin({.stream = kStream, .lane = 1, .lanes = 65}))));
+  const Begin begin{.stream = kStream, .lane = 2, .lanes = 2};
+  EXPECT_EQ(DecodeBegin(AsBytes(EncodeBegin(begin))).value(), begin);
 }
 
 TEST_F(RefusalTest, WhatIsOutOfPlace) {
-  EXPECT_FALSE(Say({.kind = ChunkKind::kBegin}, EncodeBegin(kStream)));
+  EXPECT_FALSE(Say({.kind = ChunkKind::kBegin}, EncodeBegin({.stream = kStream})));
+  EXPECT_FALSE(Say({.kind = ChunkKind::kPages, .rank = 1, .file = 2}, "x"));
   EXPECT_FALSE(Say({.kind = ChunkKind::kHeld}, ""));
   EXPECT_FALSE(Say({.kind = ChunkKind::kFile, .rank = 2, .file = 1, .total = 1}, "a"));
   EXPECT_FALSE(Data(1, 0, "not declared"));
@@ -392,13 +406,11 @@ TEST_F(RefusalTest, BytesTwiceOrBeyond) {
 }
 
 TEST_F(RefusalTest, ManyCrumbs) {
-  Assembler assembler(&storage_, kStream, {1}, 1 << 20);
+  Assembler assembler(&storage_, {1}, 1 << 20);
   assembler.OnConnected();
-  const std::string begin = EncodeBegin(kStream);
   const auto say = [&](ChunkHeader header, std::string_view payload) {
     return assembler.Accept({header, AsBytes(payload)});
   };
-  ASSERT_TRUE(say({.kind = ChunkKind::kBegin}, begin));
   ASSERT_TRUE(say({.kind = ChunkKind::kFile, .rank = 1, .file = 1, .total = 1 << 20}, "a"));
   std::size_t taken = 0;
   for (std::uint64_t i = 0; i < 4096; ++i) {
@@ -455,8 +467,8 @@ TEST_F(RefusalTest, WaitsForAFileThatTheManifestPromises) {
 TEST_F(StreamTest, ReceiveAndSendSpeakTogether) {
   // Both halves against recorded other halves: the wire carries what each expects.
   MemoryStorage storage;
-  Assembler assembler(&storage, kStream, {1, 6}, kLimit);
-  const std::string stream = StreamOf(kStream, images_);
+  Assembler assembler(&storage, {1, 6}, kLimit);
+  const std::string stream = StreamOf(images_);
   std::string_view in = stream;
   std::string answer;
   ASSERT_TRUE(ReceiveImages(TakeFrom(&in), AppendTo(&answer), &assembler));
@@ -465,7 +477,7 @@ TEST_F(StreamTest, ReceiveAndSendSpeakTogether) {
   EXPECT_TRUE(ReceiveVerdict(TakeFrom(&answers)));
   EXPECT_TRUE(answers.empty());
 
-  Assembler wary(&storage, kStream, {1}, kLimit);
+  Assembler wary(&storage, {1}, kLimit);
   in = stream;
   answer.clear();
   EXPECT_FALSE(ReceiveImages(TakeFrom(&in), AppendTo(&answer), &wary));
@@ -480,8 +492,8 @@ TEST_F(StreamTest, ReceiveAndSendSpeakTogether) {
 TEST_F(StreamTest, DirectoriesHoldTheSameFiles) {
   DirectoryStorage storage(
       [this](RankId) -> Result<Fd> { return std::move(maker_.Make(0, {}).directory); });
-  Assembler assembler(&storage, kStream, {1, 6}, kLimit);
-  ASSERT_TRUE(Feed(assembler, StreamOf(kStream, images_)));
+  Assembler assembler(&storage, {1, 6}, kLimit);
+  ASSERT_TRUE(Feed(assembler, StreamOf(images_)));
   ASSERT_TRUE(assembler.complete());
   RankImage copy{std::move(storage.Open(1).value()), assembler.ManifestOf(1)};
   EXPECT_TRUE(storage.Open(1));
@@ -491,7 +503,7 @@ TEST_F(StreamTest, DirectoriesHoldTheSameFiles) {
   again.push_back(std::move(copy));
   std::vector<RankImage> original;
   original.push_back(std::move(images_[0]));
-  EXPECT_EQ(StreamOf(kStream, again), StreamOf(kStream, original));
+  EXPECT_EQ(StreamOf(again), StreamOf(original));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/bytes.h"
+#include "image/page_hashes.h"
 
 namespace xmpi::image {
 namespace {
@@ -33,6 +34,41 @@ ManifestFile GetFile(ByteReader& in, bool* good) {
   file.hash.high = in.Get<std::uint64_t>();
   *good = *good && IsPlainFileName(file.name);
   return file;
+}
+
+void PutTask(ByteWriter& out, const TaskMemory& task) {
+  out.Put(static_cast<std::uint32_t>(task.pid));
+  out.Put(static_cast<std::uint32_t>(task.runs.size()));
+  for (const PageRun& run : task.runs) {
+    out.Put(run.address);
+    out.Put(run.pages);
+  }
+  out.Put(task.digest.low);
+  out.Put(task.digest.high);
+}
+
+TaskMemory GetTask(ByteReader& in, bool* good) {
+  TaskMemory task;
+  task.pid = static_cast<pid_t>(in.Get<std::uint32_t>());
+  task.runs.resize(in.GetCount(kMaxManifestBytes / 16, 16));
+  for (PageRun& run : task.runs) {
+    run.address = in.Get<std::uint64_t>();
+    run.pages = in.Get<std::uint64_t>();
+  }
+  task.digest.low = in.Get<std::uint64_t>();
+  task.digest.high = in.Get<std::uint64_t>();
+  *good = *good && task.pid > 0 && AreOrdered(task.runs);
+  return task;
+}
+
+std::vector<TaskMemory> GetMemory(ByteReader& in, bool* good) {
+  std::vector<TaskMemory> memory(in.GetCount(kMaxTasks, 24));
+  std::set<pid_t> pids;
+  for (TaskMemory& task : memory) {
+    task = GetTask(in, good);
+    *good = *good && pids.insert(task.pid).second;
+  }
+  return memory;
 }
 
 }  // namespace
@@ -80,6 +116,8 @@ std::string Encode(const Manifest& manifest) {
   }
   out.PutString(manifest.note);
   PutHeldFiles(out, manifest.held);
+  out.Put(static_cast<std::uint32_t>(manifest.memory.size()));
+  for (const TaskMemory& task : manifest.memory) PutTask(out, task);
   return out.Take();
 }
 
@@ -104,6 +142,7 @@ Result<Manifest> DecodeManifest(std::string_view bytes) {
   }
   manifest.note = in.GetString(kMaxNoteBytes);
   manifest.held = GetHeldFiles(in, &good);
+  manifest.memory = GetMemory(in, &good);
   for (const HeldFile& file : manifest.held)
     good = good && (file.content.empty() || names.contains(file.content));
   if (!in.AtEnd() || !good || manifest.pid <= 0) {

@@ -51,8 +51,8 @@ struct Manifest {
   std::vector<ManifestTie> ties;
   std::vector<ManifestFile> files;
   std::string note;  // what the proxy tells the next one of the rank; nothing here reads it
-  std::vector<HeldFile> held;      // outside the image, by name
-  std::vector<TaskMemory> memory;  // what travels as pages, by process
+  std::vector<HeldFile> held;        // outside the image, by name
+  std::vector<TaskMemory> memory{};  // what travels as pages, by process
   bool operator==(const Manifest&) const = default;
 };
 
@@ -67,9 +67,10 @@ struct RankImage {
 };
 
 // Limits, and why: a manifest is held in memory whole before it is believed.
-inline constexpr std::size_t kMaxManifestBytes = 16u << 20;
-inline constexpr std::size_t kMaxFiles = 65536;      // CRIU writes a few per process
-inline constexpr std::size_t kMaxUsedPids = 262144;  // threads of one rank's tree
+inline constexpr std::size_t kMaxManifestBytes = 64u << 20;  // four million runs of pages
+inline constexpr std::size_t kMaxFiles = 65536;              // CRIU writes a few per process
+inline constexpr std::size_t kMaxUsedPids = 262144;          // threads of one rank's tree
+inline constexpr std::size_t kMaxTasks = 4096;               // processes of one rank's tree
 inline constexpr std::size_t kMaxTies = 64;
 inline constexpr std::size_t kMaxUnreadBytes = 2u << 20;  // fs.pipe-max-size is 1 MiB
 inline constexpr std::size_t kMaxNoteBytes = 1u << 20;    // standard input on its way, and numbers

@@ -42,10 +42,9 @@ TEST(Message, OutOfOrderOrTooLongIsRefused) {
 
 TEST(Message, TheTargetAnswersFactsBeforeTheImages) {
   MemoryStorage storage;
-  Assembler assembler(&storage, {}, {}, 1 << 20);
+  Assembler assembler(&storage, {}, 1 << 20);
   std::string stream, answer;
   ASSERT_TRUE(SendMessage(AppendTo(&stream), ChunkKind::kFacts, "facts"));
-  ASSERT_TRUE(SendBegin(AppendTo(&stream), {}));
   ASSERT_TRUE(SendEnd(AppendTo(&stream)));
   std::string_view in = stream;
   ASSERT_TRUE(ReceiveImages(TakeFrom(&in), AppendTo(&answer), &assembler,
@@ -63,7 +62,7 @@ TEST(Message, TheTargetAnswersFactsBeforeTheImages) {
 
 TEST(Message, WithoutSomebodyToAnswerFactsAreRefused) {
   MemoryStorage storage;
-  Assembler assembler(&storage, {}, {}, 1 << 20);
+  Assembler assembler(&storage, {}, 1 << 20);
   std::string stream, answer;
   ASSERT_TRUE(SendMessage(AppendTo(&stream), ChunkKind::kFacts, "facts"));
   std::string_view in = stream;

@@ -1,7 +1,8 @@
 // Pages: the memory of a rank's processes, which does not travel in CRIU's files but page by page:
 // read from the process while it still runs (pre-copy) and once more when it is stopped, sent where
-// it differs from what the target holds, kept there in a PageStore until the restored rank has taken
-// it. This header is the vocabulary, and the two seams: where pages are read, and where they lie.
+// it differs from what the target holds, kept there in a PageStore until the restored rank has
+// taken it. This header is the vocabulary, and the two seams: where pages are read, and where they
+// lie.
 #pragma once
 
 #include <sys/types.h>

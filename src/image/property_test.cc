@@ -29,11 +29,11 @@ const std::string& Stream() {
 
 struct Target {
   MemoryStorage storage;
-  Assembler assembler{&storage, kStream, {0, 1}, 1 << 20};
+  Assembler assembler{&storage, {0, 1}, 1 << 20};
 
   bool Take(std::string_view bytes) {
     std::string answer;
-    return ReceiveImages(TakeFrom(&bytes), AppendTo(&answer), &assembler).has_value();
+    return ReceiveStream(TakeFrom(&bytes), AppendTo(&answer), kStream, &assembler).has_value();
   }
   bool IsRight() const {
     return storage.files.at(0).at(1).second == std::string(9000, 'a') &&

@@ -160,8 +160,8 @@ Result<> SendImage(const WriteAll& write, RankImage* image, const RankHoldings& 
   return {};
 }
 
-Result<> SendBegin(const WriteAll& write, const StreamId& id) {
-  const std::string payload = EncodeBegin(id);
+Result<> SendBegin(const WriteAll& write, const Begin& begin) {
+  const std::string payload = EncodeBegin(begin);
   const ChunkHeader header{.kind = ChunkKind::kBegin,
                            .length = static_cast<std::uint32_t>(payload.size())};
   return WriteChunk(write, header, AsBytes(payload));
@@ -179,6 +179,8 @@ Result<Holdings> ReceiveHoldings(const ReadAll& read) {
   std::vector<std::byte> buffer(kMaxPayloadBytes);
   XMPI_ASSIGN_OR_RETURN(const Chunk chunk, ReadChunk(read, buffer));
   if (chunk.header.kind == ChunkKind::kHolds) return DecodeHoldings(chunk.payload);
+  if (chunk.header.kind == ChunkKind::kRefused)
+    return Fail(ErrorCode::kRefused, std::string(AsText(chunk.payload)));
   return Fail(ErrorCode::kProtocol, "the target did not say what it holds");
 }
 
@@ -236,6 +238,52 @@ Result<> AnswerFiles(const WriteAll& write, const LookAt& look, const Chunk& chu
 
 }  // namespace
 
+Result<> Refuse(const WriteAll& write, const Error& error) {
+  if (error.code == ErrorCode::kUnreachable) return {};
+  const std::string_view why = std::string_view(error.message).substr(0, kMaxPayloadBytes);
+  return WriteChunk(write,
+                    {.kind = ChunkKind::kRefused, .length = static_cast<std::uint32_t>(why.size())},
+                    AsBytes(why));
+}
+
+namespace {
+
+Result<Begin> ExpectBegin(const ReadAll& read, const StreamId& expected) {
+  std::vector<std::byte> buffer(kMaxPayloadBytes);
+  XMPI_ASSIGN_OR_RETURN(const Chunk chunk, ReadChunk(read, buffer));
+  if (chunk.header.kind != ChunkKind::kBegin)
+    return Fail(ErrorCode::kProtocol, "an image connection that does not say what it is");
+  XMPI_ASSIGN_OR_RETURN(const Begin begin, DecodeBegin(chunk.payload));
+  const StreamId& id = begin.stream;
+  if (id == expected) return begin;
+  return Fail(ErrorCode::kProtocol,
+              std::format("images of slot {} epoch {} migration {} attempt {} came to slot {} "
+                          "epoch {} migration {} attempt {}",
+                          id.slot, id.epoch, id.migration, id.attempt, expected.slot,
+                          expected.epoch, expected.migration, expected.attempt));
+}
+
+// What a chunk on the control connection asks for.
+Result<> TakeChunk(const WriteAll& write, const Chunk& chunk, Assembler* assembler,
+                   const Answers& answers, MessageReader* facts) {
+  switch (chunk.header.kind) {
+    case ChunkKind::kFacts:
+      return TakeFacts(write, chunk, answers.facts, facts);
+    case ChunkKind::kFiles:
+      return AnswerFiles(write, answers.look, chunk);
+    default:
+      return assembler->Accept(chunk);
+  }
+}
+
+}  // namespace
+
+Result<Begin> ReceiveBegin(const ReadAll& read, const WriteAll& write, const StreamId& expected) {
+  Result<Begin> begin = ExpectBegin(read, expected);
+  if (!begin) XMPI_RETURN_IF_ERROR(Refuse(write, begin.error()));
+  return begin;
+}
+
 Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler,
                        const Answers& answers) {
   const std::string holds = EncodeHoldings(assembler->Holds());
@@ -252,26 +300,15 @@ Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* as
     if (!chunk && chunk.error().code != ErrorCode::kProtocol) {
       return std::unexpected(chunk.error());
     }
-    if (!chunk) {
-      taken = std::unexpected(chunk.error());
-    } else if (chunk->header.kind == ChunkKind::kFacts) {
-      taken = TakeFacts(write, *chunk, answers.facts, &facts);
-    } else if (chunk->header.kind == ChunkKind::kFiles) {
-      taken = AnswerFiles(write, answers.look, *chunk);
-    } else {
-      taken = assembler->Accept(*chunk);
-    }
+    taken = chunk ? TakeChunk(write, *chunk, assembler, answers, &facts)
+                  : std::unexpected(chunk.error());
   }
-  // Damaged on the way: without a verdict the source comes again, with what is missing now.
-  if (!taken && taken.error().code == ErrorCode::kUnreachable) return taken;
   if (taken && !assembler->complete()) {
     taken = Fail(ErrorCode::kProtocol, "the stream ended before every image was whole");
   }
   if (taken) return WriteChunk(write, ChunkHeader{.kind = ChunkKind::kHeld}, {});
-  const std::string& why = taken.error().message;
-  XMPI_RETURN_IF_ERROR(WriteChunk(
-      write, {.kind = ChunkKind::kRefused, .length = static_cast<std::uint32_t>(why.size())},
-      AsBytes(why)));
+  // Damaged on the way: without a verdict the source comes again, with what is missing now.
+  XMPI_RETURN_IF_ERROR(Refuse(write, taken.error()));
   return taken;
 }
 

@@ -58,15 +58,17 @@ class Source {
   std::uint64_t bytes_sent_ = 0;
 };
 
-// One rank's image onto a connection whose kBegin was sent; skips what the target holds.
+// The source's first word on every connection.
+Result<> SendBegin(const WriteAll& write, const Begin& begin);
+// On the control connection the answer to that: what the target holds already (nothing, on a first
+// connection). kRefused when it does not want this stream.
+Result<Holdings> ReceiveHoldings(const ReadAll& read);
+// One rank's image; skips what the target holds.
 Result<> SendImage(const WriteAll& write, RankImage* image, const RankHoldings& held,
                    std::uint64_t* bytes_sent);
-Result<> SendBegin(const WriteAll& write, const StreamId& id);
 Result<> SendEnd(const WriteAll& write);
 // While there is nothing to send yet: a target takes silence for the end of the source.
 Result<> SendWait(const WriteAll& write);
-// The source reads this first: what the target holds already (nothing, on a first connection).
-Result<Holdings> ReceiveHoldings(const ReadAll& read);
 // The source may ask this before it sends: what the target sees under the names of held files, in
 // their order.
 Result<std::vector<Seen>> AskSights(const ReadAll& read, const WriteAll& write,
@@ -74,16 +76,23 @@ Result<std::vector<Seen>> AskSights(const ReadAll& read, const WriteAll& write,
 // The source reads this last: an error unless the target holds and has verified every image.
 Result<> ReceiveVerdict(const ReadAll& read);
 
+// The target reads this first on every connection, and refuses another stream's; what follows is
+// for ReceiveImages, or for ReceivePages of image/page_store.h when it is a lane.
+Result<Begin> ReceiveBegin(const ReadAll& read, const WriteAll& write, const StreamId& expected);
+
+// Tells the source why `error` ends the connection, unless it is one that is worth another.
+Result<> Refuse(const WriteAll& write, const Error& error);
+
 // How the target looks at its own files; called on the thread of ReceiveImages.
 using LookAt = std::function<std::vector<Seen>(const std::vector<HeldFile>& files)>;
 
-// The target's whole side of one connection: says what it holds, takes chunks until kEnd, answers
-// kHeld, or kRefused with the reason when something does not check.
-// A question that comes before the images and has no answer here is refused.
+// A question that has no answer here is refused.
 struct Answers {
   AnswerFacts facts{};
   LookAt look{};
 };
+// The target's side of the control connection after kBegin: says what it holds, takes chunks until
+// kEnd, answers kHeld, or kRefused with the reason when something does not check.
 Result<> ReceiveImages(const ReadAll& read, const WriteAll& write, Assembler* assembler,
                        const Answers& answers = {});
 

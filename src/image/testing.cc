@@ -56,10 +56,9 @@ RankImage ImageMaker::Make(RankId rank,
   return image;
 }
 
-std::string StreamOf(const StreamId& id, std::vector<RankImage>& images, const Holdings& holdings) {
+std::string StreamOf(std::vector<RankImage>& images, const Holdings& holdings) {
   std::string bytes;
   const WriteAll write = AppendTo(&bytes);
-  XMPI_CHECK(SendBegin(write, id));
   for (RankImage& image : images) {
     const auto held = holdings.find(image.manifest.rank);
     const RankHoldings none;
@@ -67,6 +66,18 @@ std::string StreamOf(const StreamId& id, std::vector<RankImage>& images, const H
   }
   XMPI_CHECK(SendEnd(write));
   return bytes;
+}
+
+std::string StreamOf(const StreamId& id, std::vector<RankImage>& images, const Holdings& holdings) {
+  std::string bytes;
+  XMPI_CHECK(SendBegin(AppendTo(&bytes), {.stream = id}));
+  return bytes + StreamOf(images, holdings);
+}
+
+Result<> ReceiveStream(const ReadAll& read, const WriteAll& write, const StreamId& expected,
+                       Assembler* assembler) {
+  XMPI_RETURN_IF_ERROR(ReceiveBegin(read, write, expected));
+  return ReceiveImages(read, write, assembler);
 }
 
 }  // namespace xmpi::image

@@ -49,8 +49,14 @@ class ImageMaker {
   int made_ = 0;
 };
 
-// The whole stream of one connection for these images.
+// All that a source sends on one control connection for these images, but for kBegin and, in the
+// second, with it.
+std::string StreamOf(std::vector<RankImage>& images, const Holdings& holdings = {});
 std::string StreamOf(const StreamId& id, std::vector<RankImage>& images,
                      const Holdings& holdings = {});
+
+// What a target does on a control connection.
+Result<> ReceiveStream(const ReadAll& read, const WriteAll& write, const StreamId& expected,
+                       Assembler* assembler);
 
 }  // namespace xmpi::image

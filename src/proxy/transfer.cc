@@ -111,6 +111,7 @@ Result<> ImageSender::RunConnection() {
   XMPI_ASSIGN_OR_RETURN(os::TlsSocket socket, DialImagePort(tls_, options_.addresses, options_.port,
                                                             options_.timeouts, stop_));
   const StopSignal::Scope scope(&stop_, &socket);
+  XMPI_RETURN_IF_ERROR(image::SendBegin(WriteTo(&socket), {.stream = StreamOf(options_.id)}));
   XMPI_ASSIGN_OR_RETURN(const image::Holdings held, image::ReceiveHoldings(ReadFrom(&socket)));
   if (connected_) {
     XMPI_RETURN_IF_ERROR(Ask(&socket));
@@ -140,7 +141,6 @@ Result<> ImageSender::SendAll(os::TlsSocket* socket, const image::Holdings& held
   if (corrupt && !std::exchange(corrupted_, true)) write = Corrupting(std::move(write));
   for (std::size_t index = 0;; ++index) {
     XMPI_ASSIGN_OR_RETURN(image::RankImage* const image, Await(index, write));
-    if (index == 0) XMPI_RETURN_IF_ERROR(image::SendBegin(write, StreamOf(options_.id)));
     if (image == nullptr) break;
     const auto found = held.find(image->manifest.rank);
     XMPI_RETURN_IF_ERROR(image::SendImage(
@@ -192,7 +192,7 @@ ImageReceiver::ImageReceiver(os::TlsContext tls, os::Listener listener, Options 
       post_(std::move(post)),
       done_(std::move(done)),
       storage_([](RankId) { return os::MakeMemoryDirectory(RoomForAnImage()); }),
-      assembler_(&storage_, StreamOf(options_.id), options_.ranks, options_.limit_bytes) {}
+      assembler_(&storage_, options_.ranks, options_.limit_bytes) {}
 
 ImageReceiver::~ImageReceiver() { stop_.Stop(); }
 
@@ -225,6 +225,8 @@ Result<> ImageReceiver::RunConnection() {
   had_peer_ = true;
   os::TlsSocket socket = std::move(*accepted);
   const StopSignal::Scope scope(&stop_, &socket);
+  XMPI_RETURN_IF_ERROR(
+      image::ReceiveBegin(ReadFrom(&socket), WriteTo(&socket), StreamOf(options_.id)));
   return image::ReceiveImages(ReadFrom(&socket), WriteTo(&socket), &assembler_, options_.answers);
 }
 
