@@ -174,7 +174,7 @@ bool Proxy::OnImage(Image image) {
   images_[rank] = std::move(image);
   if (images_.size() < static_cast<std::size_t>(launch_.ranks_size())) return true;
   arrived_ = true;
-  core::ImagesArrived arrived{.error = {}, .bytes = 1000 * images_.size(), .images = {}};
+  core::ImagesArrived arrived{.error = {}, .wire_bytes = 1000 * images_.size(), .images = {}};
   for (const auto& [each, held] : images_) arrived.images.push_back(held.facts);
   Deliver(std::move(arrived));
   return true;
@@ -185,7 +185,7 @@ void Proxy::OnImagesCannotCome(std::uint64_t connection, const std::string& erro
     if (arrived_ || connection != image_connection_) return;
     arrived_ = true;
     arrived_error_ = error;
-    Deliver(core::ImagesArrived{.error = error, .bytes = 0, .images = {}});
+    Deliver(core::ImagesArrived{.error = error, .wire_bytes = 0, .images = {}});
   });
 }
 

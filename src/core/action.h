@@ -71,7 +71,9 @@ struct MigrationResult {
   std::vector<MovedSlot> slots{};  // of the whole migration
   std::vector<MovedRank> ranks{};
   std::uint64_t stop_call = 0;
-  std::uint64_t image_bytes = 0;
+  std::uint64_t image_bytes = 0;    // memory and all else of the ranks
+  std::uint64_t precopy_bytes = 0;  // on the wire while they ran
+  std::uint64_t wire_bytes = 0;     // on the wire after the dump began
   std::array<std::int64_t, kPhases> phases_us{};
   std::int64_t downtime_us = 0;
   std::int64_t move_us = 0;

@@ -2,7 +2,9 @@
 // event of the same name.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -38,13 +40,16 @@ struct StartRanks {  // -> RanksStarted
 struct OpenTarget {  // preflight, then listen for images -> TargetPrepared
   wire::Launch launch{};
 };
-// Preflight, then dial the candidate -> SourceConnected. A newer one or ContinueRanks withdraws it:
+// Preflight, then dial the candidate, then the pre-copy if there is to be one -> SourceConnected. A newer one or ContinueRanks withdraws it:
 // no SourceConnected comes then. (Attempts are numbered anew in each migration, so a late one could
 // be taken for the next's.)
 struct ConnectSource {
   std::vector<std::string> addresses{};
   std::uint16_t image_port = 0;
   AttemptId candidate_attempt = 0;
+  std::optional<std::chrono::milliseconds> precopy{};  // no longer than this
+  std::optional<std::chrono::milliseconds> within{};   // until the node is gone
+  bool fast = false;
 };
 // Makes images and sends each as it is made -> RanksDumped; Drained goes by itself. `held`: no
 // dump, the images that are held here go to the candidate that ConnectSource reached. ContinueRanks

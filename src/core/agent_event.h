@@ -47,6 +47,7 @@ struct TargetPrepared {
 struct SourceConnected {
   AttemptId candidate_attempt = 0;
   std::string error{};
+  wire::Plan plan{};  // what the pre-copy has learned
 };
 struct RanksDumped {  // every rank of the slot, or the first failure
   std::string error{};
@@ -54,7 +55,7 @@ struct RanksDumped {  // every rank of the slot, or the first failure
 };
 struct ImagesArrived {
   std::string error{};
-  std::uint64_t bytes = 0;
+  std::uint64_t wire_bytes = 0;           // that came since the dump began
   std::vector<wire::RankImage> images{};  // the facts that came with them
 };
 struct RanksRestored {

@@ -20,6 +20,7 @@ void Agent::OnEvent(const SourceConnected& connected) {
   wire::Envelope envelope;
   envelope.mutable_source_ready()->set_error(connected.error);
   envelope.mutable_source_ready()->set_candidate_attempt(connected.candidate_attempt);
+  *envelope.mutable_source_ready()->mutable_plan() = connected.plan;
   Send(std::move(envelope));
 }
 
@@ -61,7 +62,7 @@ void Agent::OnEvent(const RanksDumped& dumped) {
 void Agent::OnEvent(const ImagesArrived& arrived) {
   wire::Envelope envelope;
   envelope.mutable_images_held()->set_error(arrived.error);
-  envelope.mutable_images_held()->set_bytes(arrived.bytes);
+  envelope.mutable_images_held()->set_wire_bytes(arrived.wire_bytes);
   for (const wire::RankImage& image : arrived.images)
     *envelope.mutable_images_held()->add_images() = image;
   Send(std::move(envelope));

@@ -112,6 +112,8 @@ void Coordinator::OnSeatMessage(SlotId slot, const ProxyMessage& message) {
       if (!move || envelope.source_ready().candidate_attempt() != move->candidate.attempt)
         return Stale(message, "of another attempt");
       return OnSourceReady(*move, envelope.source_ready());
+    case wire::Envelope::kProgress:
+      return move ? OnProgress(*move, envelope.progress()) : Stale(message, "of no move");
     case wire::Envelope::kNoticed:
       return OnNoticed(slot, envelope.noticed());
     case wire::Envelope::kArrived:
@@ -172,6 +174,8 @@ void Coordinator::OnGiverMessage(Move& move, const ProxyMessage& message) {
     case wire::Envelope::kDumped:
       if (envelope.dumped().candidate_attempt() != move.candidate.attempt) break;
       return OnDumped(move, envelope.dumped());
+    case wire::Envelope::kProgress:
+      return OnProgress(move, envelope.progress());
     default:
       break;
   }

@@ -112,6 +112,9 @@ class Coordinator {
   void PrepareTargetOf(const Move& move);
   void OnTargetReady(Move& move, const wire::TargetReady& ready);
   void OnSourceReady(Move& move, const wire::SourceReady& ready);
+  void OnPlan(Move& move, const wire::Plan& plan);
+  void OnProgress(Move& move, const wire::Progress& progress);
+  std::optional<std::int64_t> MillisecondsLeft() const;
 
   // What operators want (orders.cc)
   void StartMigration(const EvacuateOrder& order);

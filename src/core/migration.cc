@@ -13,6 +13,8 @@ MigrationResult Summarize(const Migration& migration, std::string_view node) {
     const bool moved = result.ok && move.moved;
     result.slots.push_back({move.slot, move.from, move.to, moved, move.why_left});
     for (const wire::RankImage& image : move.images) result.image_bytes += image.bytes();
+    if (move.plan) result.precopy_bytes += move.plan->sent_bytes();
+    result.wire_bytes += move.wire_bytes;
     if (moved) result.ranks.insert(result.ranks.end(), move.ranks.begin(), move.ranks.end());
     const bool concerns = move.from == node || node.empty();
     if (named || (!concerns && &move != &migration.moves.front())) continue;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,9 @@ struct Move {  // one slot's part
   std::string why_left{};
   std::vector<wire::RankImage> images{};
   std::vector<MovedRank> ranks{};
+  std::optional<wire::Plan> plan{};          // from the pre-copy
+  std::optional<wire::Progress> progress{};  // the newest
+  std::uint64_t wire_bytes = 0;              // of the transfer
 };
 
 struct RankProgress {
@@ -69,6 +73,9 @@ struct Migration {
   std::uint64_t stop_call = 0;
   std::uint32_t entries = 0;  // steps entered so far
   bool fence_opened = false;  // the commit point is behind us
+  bool precopy = true;
+  bool fast = false;
+  std::optional<std::int64_t> deadline_us{};  // the first node to be left is gone then
   std::array<std::int64_t, kPhases> phase_began_us{};
   std::array<std::int64_t, kPhases> phase_ended_us{};
   std::int64_t first_arrival_us = 0;

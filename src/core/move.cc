@@ -44,6 +44,7 @@ void Coordinator::OnImagesHeld(Move& move, const wire::ImagesHeld& held) {
     return OnCandidateFailed(move, std::format("the images of slot {} did not reach {}: {}",
                                                move.slot, move.to, held.error()));
   move.held = true;
+  move.wire_bytes = held.wire_bytes();
   if (move.images.empty()) move.images.assign(held.images().begin(), held.images().end());
   // The source is lost before it could say so itself.
   if (move.originals_lost && !proxies_.contains(move.giver) && !move.images.empty())

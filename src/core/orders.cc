@@ -31,6 +31,12 @@ void Coordinator::AnswerOrder(RequestId request, MigrationResult result) {
 }
 
 void Coordinator::Accept(const EvacuateOrder& order) {
+  if (order.within) {
+    const std::int64_t deadline_us = now_us_ + order.within->count() * 1000;
+    migration_->deadline_us = std::min(migration_->deadline_us.value_or(deadline_us), deadline_us);
+  }
+  migration_->precopy = migration_->precopy && order.precopy;
+  migration_->fast = migration_->fast || order.fast;
   migration_->requests.push_back({order.request, order.node});
   if (order.request != 0) actions_.push_back(Accepted{order.request, migration_->id});
 }

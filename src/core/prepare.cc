@@ -85,6 +85,11 @@ void Coordinator::OnTargetReady(Move& move, const wire::TargetReady& ready) {
   *source.mutable_addresses() = ready.addresses();
   source.set_image_port(ready.image_port());
   source.set_candidate_attempt(move.candidate.attempt);
+  // Only while they run: a target that is replaced later gets everything from stopped ranks.
+  source.set_precopy(migration_->precopy && migration_->step <= Step::kSource);
+  source.set_precopy_ms(static_cast<std::uint32_t>(plan_.timeouts.precopy.count()));
+  source.set_within_ms(static_cast<std::uint32_t>(MillisecondsLeft().value_or(0)));
+  source.set_fast(migration_->fast);
   SendGiver(move, std::move(envelope));
   Advance();
 }
@@ -94,8 +99,59 @@ void Coordinator::OnSourceReady(Move& move, const wire::SourceReady& ready) {
     return OnCandidateFailed(
         move, std::format("{} cannot send to {}: {}", move.from, move.to, ready.error()));
   move.source_ready = true;
+  if (ready.has_plan()) OnPlan(move, ready.plan());
   if (move.rescued) return PushRescue(move);
   Advance();
+}
+
+// Until the first of the nodes is gone, if anybody has said when; at least one.
+std::optional<std::int64_t> Coordinator::MillisecondsLeft() const {
+  if (!migration_->deadline_us) return std::nullopt;
+  return std::max<std::int64_t>(1, (*migration_->deadline_us - now_us_) / 1000);
+}
+
+void Coordinator::OnPlan(Move& move, const wire::Plan& plan) {
+  move.plan = plan;
+  const auto number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
+  const auto predicted_ms = number(plan.predicted_us() / 1000);
+  Log("prepare.plan", {{"migration", number(migration_->id)},
+                       {"slot", number(move.slot)},
+                       {"memory_bytes", number(plan.memory_bytes())},
+                       {"dirty_bytes", number(plan.dirty_bytes())},
+                       {"sent_bytes", number(plan.sent_bytes())},
+                       {"rounds", number(plan.rounds())},
+                       {"bytes_per_s", number(plan.bytes_per_s())},
+                       {"ended", plan.why_ended()},
+                       {"predicted_ms", predicted_ms}});
+  const std::optional<std::int64_t> left = MillisecondsLeft();
+  if (left && *left < predicted_ms)
+    actions_.push_back(Tell{std::format(
+        "slot {} on {}: the notice leaves {:.1f} s and its move is expected to take {:.1f} s; it "
+        "is tried all the same",
+        move.slot, move.from, static_cast<double>(*left) / 1000,
+        static_cast<double>(predicted_ms) / 1000)});
+}
+
+// Prepare's deadline is for one who does nothing; the pre-copy has a limit of its own.
+void Coordinator::OnProgress(Move& move, const wire::Progress& progress) {
+  move.progress = progress;
+  if (migration_->step == Step::kSource) StartStepTimer();
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+  for (const wire::Progress::Rank& rank : progress.ranks()) {
+    done += rank.done_bytes();
+    total += rank.total_bytes();
+  }
+  const std::uint64_t rate = progress.bytes_per_s();
+  const auto number = [](std::uint64_t value) { return static_cast<std::int64_t>(value); };
+  Log("move.progress",
+      {{"migration", number(migration_->id)},
+       {"slot", number(move.slot)},
+       {"stage", progress.stage() == wire::Progress::PRECOPY ? "pre-copy" : "transfer"},
+       {"done_bytes", number(done)},
+       {"total_bytes", number(total)},
+       {"bytes_per_s", number(rate)},
+       {"eta_ms", number(rate > 0 && total > done ? (total - done) * 1000 / rate : 0)}});
 }
 
 }  // namespace xmpi::core

@@ -1,6 +1,8 @@
 // xmpictl: what an operator can ask of a running job.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <format>
 #include <mutex>
@@ -28,6 +30,9 @@ struct Words {
   std::string job;
   std::vector<std::string> job_and_nodes;
   std::string to;
+  double within_s = 0;
+  bool no_precopy = false;
+  bool fast = false;
   std::vector<std::string> nodes;
   std::string proxy_path;
 };
@@ -113,6 +118,10 @@ std::vector<Result<Json>> Order(const std::string& job, const std::vector<std::s
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     wire::CtlRequest request{.command = wire::CtlRequest::Command::kEvacuate, .node = nodes[i]};
     if (!words.to.empty()) request.to = words.to;
+    if (words.within_s > 0)
+      request.within_ms = std::max<std::int64_t>(1, std::llround(words.within_s * 1000));
+    request.precopy = !words.no_precopy;
+    request.fast = words.fast;
     threads.emplace_back([&, i, request] {
       const auto show = [&](const Json& event) {
         if (!words.json) progress.Show(event);
@@ -212,6 +221,12 @@ int Main(int argc, char** argv) {
       ->check(NotEmpty);
   evacuate->add_option("--to", words.to, "the target node (default: the job's next spare)")
       ->check(NotEmpty);
+  evacuate
+      ->add_option("--within", words.within_s,
+                   "seconds until the node is taken away: the pre-copy ends in time for that")
+      ->check(CLI::Range(0.001, 7 * 24 * 3600.0));
+  evacuate->add_flag("--no-precopy", words.no_precopy,
+                     "send no memory while the ranks run: they are stopped at once, and longer");
   CLI::App* cancel = add("cancel", "call off the migration that is going on");
   cancel->add_option("JOB", words.job, "the job; may be left out when there is just one");
   CLI::App* doctor = add("doctor", "whether nodes are fit for jobs that move, before there is one");

@@ -121,7 +121,11 @@ void ControlServer::OnRequest(const std::shared_ptr<Client>& client, std::string
       return client->Send(wire::CtlResult(events_.status()), true);
     case wire::CtlRequest::Command::kEvacuate: {
       const core::RequestId id = ++last_request_;
-      return Order(client, id, core::EvacuateOrder{id, request->node, request->to});
+      core::EvacuateOrder order{.request = id, .node = request->node, .to = request->to};
+      if (request->within_ms) order.within = std::chrono::milliseconds(*request->within_ms);
+      order.precopy = request->precopy;
+      order.fast = request->fast;
+      return Order(client, id, std::move(order));
     }
     case wire::CtlRequest::Command::kCancel: {
       const core::RequestId id = ++last_request_;

@@ -48,13 +48,28 @@ Json SlotJson(const core::Coordinator& coordinator, SlotId slot) {
           {"ranks", ranks}};
 }
 
+Json ProgressJson(const wire::Progress& progress) {
+  Json ranks = Json::array();
+  for (const wire::Progress::Rank& rank : progress.ranks())
+    ranks.push_back({{"rank", rank.rank()},
+                     {"done_bytes", rank.done_bytes()},
+                     {"total_bytes", rank.total_bytes()}});
+  return {{"stage", progress.stage() == wire::Progress::PRECOPY ? "pre-copy" : "transfer"},
+          {"bytes_per_s", progress.bytes_per_s()},
+          {"ranks", ranks}};
+}
+
 Json MigrationJson(const core::Migration& migration) {
   Json moves = Json::array();
   for (const core::Move& move : migration.moves) {
     moves.push_back({{"slot", move.slot},
                      {"from", move.from},
                      {"to", move.to},
-                     {"attempt", move.candidate.attempt}});
+                     {"attempt", move.candidate.attempt},
+                     {"predicted_ms", move.plan ? Json(Milliseconds(static_cast<std::int64_t>(
+                                                      move.plan->predicted_us())))
+                                                : Json()},
+                     {"progress", move.progress ? ProgressJson(*move.progress) : Json()}});
   }
   return {{"migration", migration.id},
           {"phase", std::string(core::Name(core::PhaseOf(migration.step)))},
@@ -108,6 +123,8 @@ Json ResultJson(const core::MigrationResult& result) {
           {"downtime_ms", Milliseconds(result.downtime_us)},
           {"move_ms", Milliseconds(result.move_us)},
           {"image_bytes", result.image_bytes},
+          {"precopy_bytes", result.precopy_bytes},
+          {"wire_bytes", result.wire_bytes},
           {"ranks", ranks}};
 }
 

@@ -14,7 +14,7 @@ namespace xmpi::launcher {
 nlohmann::ordered_json StatusJson(const core::Coordinator& coordinator);
 
 // ok, reason, migration, slot, from, to, stop_call, phases_ms{prepare ... reconnect}, downtime_ms,
-// move_ms, image_bytes, ranks[{rank, pid_before, pid_after}].
+// move_ms, image_bytes, precopy_bytes, wire_bytes, ranks[{rank, pid_before, pid_after}].
 nlohmann::ordered_json ResultJson(const core::MigrationResult& result);
 
 }  // namespace xmpi::launcher

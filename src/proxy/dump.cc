@@ -21,6 +21,8 @@ wire::RankImage Describe(wire::RankImage image, const criu::DumpDone& dumped) {
   image.set_rank(dumped.rank);
   std::uint64_t bytes = 0;
   for (const image::ManifestFile& file : dumped.image->manifest.files) bytes += file.length;
+  for (const image::TaskMemory& task : dumped.image->manifest.memory)
+    for (const image::PageRun& run : task.runs) bytes += run.pages * image::kPageBytes;
   image.set_bytes(bytes);
   image.set_dump_us(static_cast<std::uint64_t>(dumped.took.count()));
   return image;

@@ -80,7 +80,7 @@ void Proxy::OnImages(Result<std::uint64_t> bytes) {
   Result<std::vector<wire::RankImage>> facts =
       bytes ? HeldFacts() : Result<std::vector<wire::RankImage>>(std::unexpected(bytes.error()));
   if (!facts) return Deliver(core::ImagesArrived{.error = facts.error().message});
-  Deliver(core::ImagesArrived{.error = {}, .bytes = *bytes, .images = std::move(*facts)});
+  Deliver(core::ImagesArrived{.error = {}, .wire_bytes = *bytes, .images = std::move(*facts)});
 }
 
 // They stay here, however often they are restored or sent on.

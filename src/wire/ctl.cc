@@ -25,6 +25,23 @@ Result<std::string> NodeOf(const Json& object, const char* field) {
   return found->get<std::string>();
 }
 
+Result<bool> FlagOf(const Json& object, const char* field, bool otherwise) {
+  const auto found = object.find(field);
+  if (found == object.end()) return otherwise;
+  if (!found->is_boolean())
+    return Fail(ErrorCode::kProtocol, std::format("'{}' is neither true nor false", field));
+  return found->get<bool>();
+}
+
+Result<std::optional<std::int64_t>> WithinOf(const Json& object) {
+  const auto found = object.find("within_ms");
+  if (found == object.end()) return std::nullopt;
+  constexpr std::int64_t kMost = 7ll * 24 * 3600 * 1000;
+  if (!found->is_number_integer() || *found < 1 || *found > kMost)
+    return Fail(ErrorCode::kProtocol, std::format("'within_ms' is not from 1 to {}", kMost));
+  return found->get<std::int64_t>();
+}
+
 }  // namespace
 
 std::string ToLine(const CtlRequest& request) {
@@ -40,6 +57,9 @@ std::string ToLine(const CtlRequest& request) {
       object["command"] = "evacuate";
       object["node"] = request.node;
       if (request.to) object["to"] = *request.to;
+      if (request.within_ms) object["within_ms"] = *request.within_ms;
+      if (!request.precopy) object["precopy"] = false;
+      if (request.fast) object["fast"] = true;
       break;
   }
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -63,6 +83,9 @@ Result<CtlRequest> ParseCtlRequest(std::string_view line) {
   if (object.contains("to")) {
     XMPI_ASSIGN_OR_RETURN(request.to, NodeOf(object, "to"));
   }
+  XMPI_ASSIGN_OR_RETURN(request.within_ms, WithinOf(object));
+  XMPI_ASSIGN_OR_RETURN(request.precopy, FlagOf(object, "precopy", true));
+  XMPI_ASSIGN_OR_RETURN(request.fast, FlagOf(object, "fast", false));
   return request;
 }
 

@@ -4,6 +4,7 @@
 //
 //   {"command": "status"}                                -> {"result": {...}}
 //   {"command": "evacuate", "node": "n2", "to": "n3"}    -> {"event": {...}} ... {"result": {...}}
+//     and, if wanted: "within_ms": 30000, "precopy": false, "fast": true
 //   {"command": "cancel"}                                -> {"result": {...}}
 //   anything else                                        -> {"error": "..."}
 //
@@ -11,6 +12,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -28,6 +30,9 @@ struct CtlRequest {
   Command command = Command::kStatus;
   std::string node{};               // evacuate
   std::optional<std::string> to{};  // evacuate
+  std::optional<std::int64_t> within_ms{};
+  bool precopy = true;
+  bool fast = false;
 };
 
 std::string ToLine(const CtlRequest& request);
