@@ -82,6 +82,10 @@ inline constexpr std::chrono::seconds kGoodbye{2};
 inline constexpr std::chrono::seconds kSignalledLeave{4};
 // A source says something on an image connection at least this often.
 inline constexpr std::chrono::seconds kImagePulse{1};
+// How fast the memory of running ranks is looked through for what has changed, and how politely:
+// a tenth of a core.
+inline constexpr std::uint64_t kPrecopyBytesPerSecond = 400u << 20;
+inline constexpr int kPrecopyNice = 10;
 // What a target says comes when it is done with the images; whether it is alive is the launcher's
 // to tell.
 inline constexpr std::chrono::hours kTargetAnswer{1};

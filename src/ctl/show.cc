@@ -50,6 +50,23 @@ std::string RanksOf(const Json& slot) {
   return ranks;
 }
 
+// A line for each rank: the end of the whole is that of the last.
+std::string ShowProgress(const Json& progress) {
+  std::string text;
+  double left = 0;
+  for (const Json& rank : progress["ranks"]) {
+    const double done = rank.value("done_bytes", 0.0);
+    const double total = rank.value("total_bytes", 0.0);
+    left += total - done;
+    text += std::format("  rank {}: {} {} of {} ({:.0f} %)\n", Field(rank, "rank"),
+                        Field(progress, "stage"), Bytes(done), Bytes(total),
+                        total > 0 ? 100 * done / total : 100.0);
+  }
+  const double rate = progress.value("bytes_per_s", 0.0);
+  if (rate > 0) text += std::format("  {}/s, {:.1f} s to go\n", Bytes(rate), left / rate);
+  return text;
+}
+
 }  // namespace
 
 std::string Table(const std::vector<std::vector<std::string>>& rows) {
@@ -89,10 +106,13 @@ std::string ShowStatus(const Json& status) {
   text += std::format("\nspares: {}\n", spares.empty() ? "none" : spares);
   const Json& migration = status["migration"];
   if (!migration.is_object()) return text;
-  for (const Json& move : migration["moves"])
+  for (const Json& move : migration["moves"]) {
     text += std::format("migration {}: slot {} from {} to {}, in {} ({})\n",
                         Field(migration, "migration"), Field(move, "slot"), Field(move, "from"),
                         Field(move, "to"), Field(migration, "phase"), Field(migration, "step"));
+    if (move.contains("progress") && move["progress"].is_object())
+      text += ShowProgress(move["progress"]);
+  }
   return text;
 }
 
@@ -114,7 +134,10 @@ std::string ShowResult(const Json& result) {
   rows.push_back({"downtime", Milliseconds(result, "downtime_ms")});
   rows.push_back({"move time", Milliseconds(result, "move_ms")});
   std::string text = Table(rows);
-  text += std::format("images: {}\n", Bytes(result.value("image_bytes", 0.0)));
+  text += std::format("images: {}; sent {} while the ranks ran, {} after\n",
+                      Bytes(result.value("image_bytes", 0.0)),
+                      Bytes(result.value("precopy_bytes", 0.0)),
+                      Bytes(result.value("wire_bytes", 0.0)));
   if (result["ranks"].empty()) return text;
   std::vector<std::vector<std::string>> moved{
       {"RANK", "PID ON " + Field(result, "from"), "PID ON " + Field(result, "to")}};

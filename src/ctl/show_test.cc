@@ -41,6 +41,17 @@ TEST(Show, List) {
   EXPECT_THAT(ShowList({}), HasSubstr("no job"));
 }
 
+TEST(Show, ProgressOfAMove) {
+  const Json status = Json::parse(R"({"job":"j","stage":"running","ranks":2,"migrations":1,
+    "slots":[],"spares":[],"migration":{"migration":1,"phase":"transfer","step":"transfer",
+    "moves":[{"slot":0,"from":"n1","to":"n2","progress":{"stage":"transfer","bytes_per_s":50000000,
+    "ranks":[{"rank":0,"done_bytes":100000000,"total_bytes":200000000},
+             {"rank":1,"done_bytes":0,"total_bytes":0}]}}]}})");
+  EXPECT_THAT(ShowStatus(status), HasSubstr("  rank 0: transfer 100.0 MB of 200.0 MB (50 %)\n"
+                                            "  rank 1: transfer 0 B of 0 B (100 %)\n"
+                                            "  50.0 MB/s, 2.0 s to go\n"));
+}
+
 TEST(Show, Event) {
   EXPECT_EQ(ShowEvent(Json::parse(
                 R"({"event":"dump.begin","migration":1,"reason":"so it is","to":"n3"})")),
@@ -50,7 +61,8 @@ TEST(Show, Event) {
 TEST(Show, Result) {
   const Json result = Json::parse(R"({"ok":true,"from":"node2","to":"node3","phases_ms":
     {"prepare":1.5,"quiesce":2,"dump":3,"transfer":4,"restore":5,"handover":0,"reconnect":6.25},
-    "downtime_ms":20.04,"move_ms":12,"image_bytes":123456789,"ranks":[{"rank":4,"pid_before":11,"pid_after":22}]})");
+    "downtime_ms":20.04,"move_ms":12,"image_bytes":123456789,
+    "precopy_bytes":130000000,"wire_bytes":4500000,"ranks":[{"rank":4,"pid_before":11,"pid_after":22}]})");
   EXPECT_EQ(ShowResult(result),
             "PHASE      MS\n"
             "prepare    1.5\n"
@@ -62,7 +74,7 @@ TEST(Show, Result) {
             "reconnect  6.2\n"
             "downtime   20.0\n"
             "move time  12.0\n"
-            "images: 123.5 MB\n"
+            "images: 123.5 MB; sent 130.0 MB while the ranks ran, 4.5 MB after\n"
             "\n"
             "RANK  PID ON node2  PID ON node3\n"
             "4     11            22\n");

@@ -15,7 +15,6 @@
 
 #include "base/limits.h"
 #include "base/log.h"
-#include "os/tls_acceptor.h"
 
 namespace xmpi::proxy {
 namespace {
@@ -90,6 +89,18 @@ Result<> StopSignal::Wait(int fd, short events, Clock::time_point deadline) cons
   }
 }
 
+Result<> StopSignal::WaitUntil(Clock::time_point due) const {
+  for (;;) {
+    const auto left = due - Clock::now();
+    const auto wait = std::max<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0));
+    const timespec time{wait.count() / 1'000'000'000, wait.count() % 1'000'000'000};
+    pollfd event{event_.get(), POLLIN, 0};
+    if (ppoll(&event, 1, &time, nullptr) > 0)
+      return Fail(ErrorCode::kRefused, "the move was called off");
+    if (Clock::now() >= due) return {};
+  }
+}
+
 StopSignal::Scope::Scope(StopSignal* stop, os::TlsSocket* socket) : stop_(stop) {
   const std::lock_guard lock(stop_->mutex_);
   stop_->socket_ = socket;
@@ -117,15 +128,13 @@ Result<os::TlsSocket> DialImagePort(const os::TlsContext& tls,
   return Fail(ErrorCode::kUnreachable, "no image connection: " + answers);
 }
 
-Result<os::TlsSocket> AcceptImagePeer(const os::TlsContext& tls, const Fd& listener,
-                                      const LinkTimeouts& timeouts, const StopSignal& stop,
-                                      Clock::time_point deadline) {
+os::TlsAcceptor ImageAcceptor(const os::TlsContext& tls, const Fd& listener,
+                              const LinkTimeouts& timeouts) {
   SetImageOptions(listener.get(), timeouts);  // accepted sockets inherit them
-  os::TlsAcceptor acceptor(tls, listener, TargetDeadlines(timeouts));
-  return acceptor.Accept(stop.fd(), deadline, [](const Error& why) {
-    log::Warn("transfer.stranger", {{"why", why.message}});
-  });
+  return os::TlsAcceptor(tls, listener, TargetDeadlines(timeouts));
 }
+
+void LogStranger(const Error& why) { log::Warn("transfer.stranger", {{"why", why.message}}); }
 
 image::ReadAll ReadFrom(os::TlsSocket* socket) {
   return [socket](std::span<std::byte> bytes) { return socket->ReadExactly(bytes); };

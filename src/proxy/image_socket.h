@@ -14,6 +14,7 @@
 #include "base/limits.h"
 #include "image/chunk.h"
 #include "os/tls.h"
+#include "os/tls_acceptor.h"
 #include "os/tls_socket.h"
 
 namespace xmpi::proxy {
@@ -28,6 +29,9 @@ class StopSignal {
   int fd() const { return event_.get(); }
   // Waits until `fd` has `events` or `deadline` is over; kRefused once stopped, kTimeout too late.
   Result<> Wait(int fd, short events, std::chrono::steady_clock::time_point deadline) const;
+
+  // Until then; kRefused once stopped.
+  Result<> WaitUntil(std::chrono::steady_clock::time_point due) const;
 
   // While a Scope lives, Stop also aborts its socket.
   class Scope {
@@ -52,10 +56,11 @@ Result<os::TlsSocket> DialImagePort(const os::TlsContext& tls,
                                     const std::vector<std::string>& addresses, std::uint16_t port,
                                     const LinkTimeouts& timeouts, const StopSignal& stop);
 
-// The next peer that proves the key; strangers are logged and delay nobody.
-Result<os::TlsSocket> AcceptImagePeer(const os::TlsContext& tls, const Fd& listener,
-                                      const LinkTimeouts& timeouts, const StopSignal& stop,
-                                      std::chrono::steady_clock::time_point deadline);
+// For peers that prove the key; both arguments must outlive it. Strangers are for LogStranger, and
+// delay nobody.
+os::TlsAcceptor ImageAcceptor(const os::TlsContext& tls, const Fd& listener,
+                              const LinkTimeouts& timeouts);
+void LogStranger(const Error& why);
 
 image::ReadAll ReadFrom(os::TlsSocket* socket);
 image::WriteAll WriteTo(os::TlsSocket* socket);

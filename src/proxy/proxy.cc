@@ -169,13 +169,6 @@ void Proxy::OnMessage(wire::Envelope envelope) {
   Deliver(core::LauncherSaid{std::move(envelope)});
 }
 
-// The ranks here are the ranks: nobody will want their images any more, and what was put on this
-// node's disk for them stays.
-void Proxy::Commit() {
-  receiver_.reset();
-  if (checkpointer_) checkpointer_->KeepFiles();
-}
-
 // The launcher takes us for dead soon, or is dead itself: nothing of the job may outlive this.
 void Proxy::OnLost(const Error& reason) {
   log::Error("link.lost", {{"node", bootstrap_.node}, {"why", reason.message}});

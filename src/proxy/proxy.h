@@ -79,6 +79,8 @@ class Proxy {
   Here HereWith(Result<criu::Preflight> criu) const;
   Result<> ListenForImages(const criu::Preflight& criu);
   void Commit();
+  void OnFilled(Result<> filled);
+  void SendProgress(const wire::Progress& progress);
   void OnImages(Result<std::uint64_t> bytes);
   Result<> BeginSource(const core::ConnectSource& action);
   Result<> DialTarget(const core::ConnectSource& action, const criu::Preflight& criu);
@@ -91,9 +93,9 @@ class Proxy {
   void SendHeld();
   void DrainOutput();
   void ContinueOriginals();
-  void RestoreFrom(std::vector<image::RankImage> images);
+  void RestoreFrom(std::vector<HeldImage> images);
   void OnRestored(Result<std::vector<wire::RankPlace>> places);
-  Result<std::vector<image::RankImage>> HeldImages() const;
+  Result<std::vector<HeldImage>> HeldImages() const;
   Result<std::vector<wire::RankImage>> HeldFacts() const;
   void HitPhase(const wire::Envelope& envelope);
   criu::Checkpointer& checkpointer();
@@ -146,6 +148,9 @@ class Proxy {
   bool dump_withdrawn_ = false;
   bool continue_when_dumped_ = false;
   std::optional<core::DumpRanks> next_dump_;
+  bool restored_ = false;  // and not committed
+  bool filling_ = false;   // restored ranks' memory
+  std::optional<core::ConnectSource> connect_when_filled_;
   std::shared_ptr<void> pid_freer_;  // while a restore waits for its PIDs
 
   bool leaving_ = false;

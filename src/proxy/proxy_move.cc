@@ -1,10 +1,15 @@
 // The proxy's part in prepare, dump, transfer and restore: on the source and on the target.
 #include <algorithm>
+#include <format>
+#include <memory>
+#include <thread>
 #include <utility>
 
 #include "base/fault_points.h"
 #include "base/log.h"
 #include "criu/criu_checkpointer.h"
+#include "criu/process_tree.h"
+#include "image/process_memory.h"
 #include "proxy/dump.h"
 #include "proxy/held.h"
 #include "proxy/prepare.h"
@@ -12,6 +17,28 @@
 #include "proxy/restore.h"
 
 namespace xmpi::proxy {
+
+namespace {
+
+// As many as can be busy: each takes a core on either side.
+unsigned Lanes() { return std::clamp(std::thread::hardware_concurrency(), 1u, 4u); }
+
+std::function<Result<std::vector<PageJob>>()> Scanner(Living ranks, int proc_fd) {
+  auto memory = std::make_shared<image::ProcessMemory>(proc_fd);
+  return [ranks = std::move(ranks), proc_fd, memory]() -> Result<std::vector<PageJob>> {
+    std::vector<PageJob> jobs;
+    for (const auto& [rank, process] : ranks) {
+      for (const criu::Process& each : criu::ReadTree(proc_fd, process.pid)) {
+        // One that has just ended is none of the dump's, either.
+        if (Result<std::vector<image::PageRun>> runs = image::Scan(proc_fd, each.pid))
+          jobs.push_back({rank, each.pid, memory, std::move(*runs)});
+      }
+    }
+    return jobs;
+  };
+}
+
+}  // namespace
 
 criu::Checkpointer& Proxy::checkpointer() {
   if (!checkpointer_)
@@ -84,11 +111,11 @@ void Proxy::OnImages(Result<std::uint64_t> bytes) {
 }
 
 // They stay here, however often they are restored or sent on.
-Result<std::vector<image::RankImage>> Proxy::HeldImages() const {
+Result<std::vector<HeldImage>> Proxy::HeldImages() const {
   if (!receiver_) return Fail("no images are held here");
-  std::vector<image::RankImage> images;
+  std::vector<HeldImage> images;
   for (const wire::RankSpec& rank : launch_.ranks()) {
-    XMPI_ASSIGN_OR_RETURN(image::RankImage image, receiver_->Image(rank.rank()));
+    XMPI_ASSIGN_OR_RETURN(HeldImage image, receiver_->Image(rank.rank()));
     images.push_back(std::move(image));
   }
   return images;
@@ -107,6 +134,10 @@ Result<std::vector<wire::RankImage>> Proxy::HeldFacts() const {
 // ---- prepare, on the source
 
 void Proxy::Perform(core::ConnectSource& action) {
+  if (filling_) {  // its pages are not all where a dump would look for them
+    connect_when_filled_ = std::move(action);
+    return;
+  }
   const std::uint64_t connecting = ++connecting_;
   const auto refuse = [this, attempt = action.candidate_attempt](const Error& error) {
     Deliver(core::SourceConnected{attempt, error.message});
@@ -134,7 +165,9 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Prefli
         return HeldFiles(ranks, *checkpointer);
       };
   if (receiver_) {  // the ranks are what is held here
-    XMPI_ASSIGN_OR_RETURN(const std::vector<image::RankImage> images, HeldImages());
+    XMPI_ASSIGN_OR_RETURN(std::vector<HeldImage> here, HeldImages());
+    std::vector<image::RankImage> images;
+    for (HeldImage& each : here) images.push_back(std::move(each.image));
     held = [files = HeldFiles(images)] { return files; };
     rules.hashes = HashesOf(images);
   }
@@ -156,12 +189,26 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Prefli
                                const auto& asked, const auto& sights) -> Result<> {
              XMPI_ASSIGN_OR_RETURN(files->at_target, JudgeSights(asked, sights, rules));
              return {};
+           },
+           .lanes = Lanes(),
+           .scan = action.precopy && !receiver_ ? Scanner(ranks_.Living(), slot_->proc_fd())
+                                                : std::function<Result<std::vector<PageJob>>()>(),
+           .precopy = {action.precopy.value_or(std::chrono::milliseconds(0)), action.within},
+           .progress = [this, connecting = connecting_](const wire::Progress& progress) {
+             if (connecting == connecting_) SendProgress(progress);
            }},
           PostFunction(),
-          [this, attempt, connecting = connecting_](Result<> connected) {
+          [this, attempt, connecting = connecting_](Result<wire::Plan> connected) {
             if (connecting != connecting_) return;
-            if (connected) connected = FAULT_POINT("prepare.after");
-            Deliver(core::SourceConnected{attempt, connected ? "" : connected.error().message});
+            if (Result<> after = FAULT_POINT("prepare.after"); connected && !after)
+              connected = std::unexpected(after.error());
+            core::SourceConnected answer{attempt};
+            if (connected) {
+              answer.plan = std::move(*connected);
+            } else {
+              answer.error = connected.error().message;
+            }
+            Deliver(std::move(answer));
           },
           [](Result<std::uint64_t> bytes) {
             (void)FAULT_POINT("transfer.after");
@@ -173,6 +220,12 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Prefli
             }
           }));
   return {};
+}
+
+void Proxy::SendProgress(const wire::Progress& progress) {
+  wire::Envelope envelope = NewEnvelope();
+  *envelope.mutable_progress() = progress;
+  Send(envelope);
 }
 
 // ---- dump
@@ -221,16 +274,16 @@ std::vector<wire::RankImage> Proxy::WithInput(std::vector<wire::RankImage> facts
 }
 
 void Proxy::SendHeld() {
-  Result<std::vector<image::RankImage>> images = HeldImages();
+  Result<std::vector<HeldImage>> images = HeldImages();
   if (!images) return Deliver(core::RanksDumped{.error = images.error().message});
   Result<std::vector<wire::RankImage>> facts = HeldFacts();
   if (!facts) return Deliver(core::RanksDumped{.error = facts.error().message});
-  for (image::RankImage& image : *images) {
+  for (HeldImage& held : *images) {
     // They were made for this node, which may have had files that the next one lacks.
-    if (Result<> taken = checkpointer().TakeFiles(files_->at_target, &image); !taken)
+    if (Result<> taken = checkpointer().TakeFiles(files_->at_target, &held.image); !taken)
       return Deliver(core::RanksDumped{.error = taken.error().message});
   }
-  for (image::RankImage& image : *images) sender_->Add(std::move(image));
+  for (HeldImage& held : *images) sender_->Add(std::move(held.image));
   sender_->Finish();
   Deliver(core::RanksDumped{.error = {}, .images = std::move(*facts)});
 }
@@ -298,18 +351,18 @@ void Proxy::Perform(core::RestoreRanks& action) {
   }
   Result<> before = FAULT_POINT("restore.before");
   if (!before) return OnRestored(std::unexpected(before.error()));
-  Result<std::vector<image::RankImage>> images = HeldImages();
+  Result<std::vector<HeldImage>> images = HeldImages();
   if (!images) return OnRestored(std::unexpected(images.error()));
   RestoreFrom(std::move(*images));
 }
 
-void Proxy::RestoreFrom(std::vector<image::RankImage> images) {
+void Proxy::RestoreFrom(std::vector<HeldImage> images) {
   std::vector<pid_t> pids;
-  for (const image::RankImage& image : images) {
-    const std::vector<pid_t>& used = image.manifest.used_pids;
+  for (const HeldImage& held : images) {
+    const std::vector<pid_t>& used = held.image.manifest.used_pids;
     pids.insert(pids.end(), used.begin(), used.end());
   }
-  auto held = std::make_shared<std::vector<image::RankImage>>(std::move(images));
+  auto held = std::make_shared<std::vector<HeldImage>>(std::move(images));
   pid_freer_ =
       FreePids(loop_, std::move(pids), slot_.get(), &checkpointer(), [this, held](Result<> free) {
         if (!free) return OnRestored(std::unexpected(free.error()));
@@ -322,12 +375,35 @@ void Proxy::OnRestored(Result<std::vector<wire::RankPlace>> places) {
   if (Result<> after = FAULT_POINT("restore.after"); places && !after)
     places = std::unexpected(after.error());
   core::RanksRestored restored;
+  restored_ = places.has_value();
   if (places) {
     restored.places = std::move(*places);
   } else {
     restored.error = places.error().message;
   }
   Deliver(std::move(restored));
+}
+
+// ---- after the commit point
+
+// The ranks here are the ranks: nobody will want their images any more, and what was put on this
+// node's disk for them stays. What they lack of their memory is put in while they run.
+void Proxy::Commit() {
+  receiver_.reset();
+  if (!checkpointer_) return;
+  checkpointer_->KeepFiles();
+  if (!restored_ || std::exchange(filling_, true)) return;
+  restored_ = false;
+  checkpointer_->FillMemory([this](Result<> filled) { OnFilled(std::move(filled)); });
+}
+
+void Proxy::OnFilled(Result<> filled) {
+  filling_ = false;
+  if (!filled) {
+    SendProblem(std::format("{}; its ranks are ended", filled.error().message));
+    return ranks_.End(true);
+  }
+  if (connect_when_filled_) Perform(*std::exchange(connect_when_filled_, std::nullopt));
 }
 
 // ---- the phases in which a proxy only passes on what launcher and ranks say

@@ -38,28 +38,31 @@ class Restore : public std::enable_shared_from_this<Restore> {
         ranks_(ranks),
         done_(std::move(done)) {}
 
-  void Run(std::vector<image::RankImage> images) {
+  void Run(std::vector<HeldImage> images) {
     ranks_->HoldExits();
     std::vector<pid_t> reserved;
-    for (const image::RankImage& image : images) {
-      const std::vector<pid_t>& pids = image.manifest.used_pids;
+    for (const HeldImage& held : images) {
+      const std::vector<pid_t>& pids = held.image.manifest.used_pids;
       reserved.insert(reserved.end(), pids.begin(), pids.end());
     }
     outstanding_ = 1;
-    for (image::RankImage& image : images) {
-      if (Result<> begun = Begin(std::move(image), reserved); !begun) Fail(begun.error());
+    for (HeldImage& held : images) {
+      if (Result<> begun = Begin(std::move(held), reserved); !begun) Fail(begun.error());
     }
     Settle();
   }
 
  private:
-  Result<> Begin(image::RankImage image, const std::vector<pid_t>& reserved) {
+  Result<> Begin(HeldImage held, const std::vector<pid_t>& reserved) {
     bool takes_stdin = false;
-    for (const image::ManifestTie& tie : image.manifest.ties)
+    for (const image::ManifestTie& tie : held.image.manifest.ties)
       takes_stdin |= tie.kind == image::TieKind::kStdin;
     XMPI_ASSIGN_OR_RETURN(std::vector<TieEnds> ties, MakeTies(takes_stdin));
-    const RankId rank = image.manifest.rank;
-    criu::RestoreRequest request{.image = std::move(image), .ties = {}, .reserved_pids = reserved};
+    const RankId rank = held.image.manifest.rank;
+    criu::RestoreRequest request{.image = std::move(held.image),
+                                 .pages = std::move(held.pages),
+                                 .ties = {},
+                                 .reserved_pids = reserved};
     for (const TieEnds& tie : ties) request.ties.push_back({tie.kind, tie.theirs.get()});
     ++outstanding_;
     const std::size_t index = copies_.size();
@@ -193,7 +196,7 @@ std::shared_ptr<void> FreePids(asio::io_context& loop, std::vector<pid_t> pids, 
   return freer;
 }
 
-void RestoreRanks(std::vector<image::RankImage> images, const std::string& bind_to, os::Slot* slot,
+void RestoreRanks(std::vector<HeldImage> images, const std::string& bind_to, os::Slot* slot,
                   criu::Checkpointer* checkpointer, Ranks* ranks,
                   std::function<void(Result<std::vector<wire::RankPlace>>)> done) {
   std::make_shared<Restore>(bind_to, slot, checkpointer, ranks, std::move(done))

@@ -12,9 +12,9 @@
 
 #include "base/error.h"
 #include "criu/checkpointer.h"
-#include "image/manifest.h"
 #include "os/slot.h"
 #include "proxy/ranks.h"
+#include "proxy/transfer.h"
 #include "wire/control.pb.h"
 
 namespace xmpi::proxy {
@@ -27,7 +27,7 @@ std::shared_ptr<void> FreePids(asio::io_context& loop, std::vector<pid_t> pids, 
 
 // `done` gets the places of all ranks, which are in `ranks` by then; or the first failure, with
 // nothing left running in the slot.
-void RestoreRanks(std::vector<image::RankImage> images, const std::string& bind_to, os::Slot* slot,
+void RestoreRanks(std::vector<HeldImage> images, const std::string& bind_to, os::Slot* slot,
                   criu::Checkpointer* checkpointer, Ranks* ranks,
                   std::function<void(Result<std::vector<wire::RankPlace>>)> done);
 
