@@ -61,6 +61,11 @@ inline constexpr std::chrono::seconds kShellGrace{2};
 inline constexpr std::chrono::milliseconds kStderrGrace{500};
 // A slot's init says hello in milliseconds; past this something is wrong with the node.
 inline constexpr std::chrono::seconds kSlotStart{10};
+// A slot whose proxy leaves it ends by itself, at once; past this its init is killed.
+inline constexpr std::chrono::seconds kSlotEnd{5};
+// A page that has no place in its process: an event that tells why is on its way. Past this there
+// is none.
+inline constexpr std::chrono::seconds kPageHasPlace{10};
 // criu's probe of the kernel, cold.
 inline constexpr std::chrono::seconds kCriuCheck{30};
 // The stop that a dump leaves behind may come just after criu's answer.

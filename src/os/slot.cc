@@ -49,7 +49,6 @@ void LeaveProxy(const Fd& socket, int kept) {
 }
 
 [[noreturn]] void RunInNamespaces(Fd socket, int kept) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (Result<> mounts = SetUpSlotMounts(); !mounts) {
     const SlotEvent failed{.kind = EventKind::kFailed, .text = mounts.error().message};
     (void)SendMessage(socket.get(), EncodeEvent(failed), {}, 0);
@@ -144,12 +143,15 @@ Result<> Slot::Hello() {
   return {};
 }
 
-// The socket's end is what makes the init end; SIGKILL only where there is a PID namespace, since
-// without one the init has to end its descendants first.
+// The socket's end is what makes the init end, after everything else in the slot. A killed init
+// would close what it holds while the ranks still run.
 Slot::~Slot() {
   socket_.Close();
   if (!pidfd_) return;
-  if (namespaces_) PidfdSendSignal(pidfd_.get(), SIGKILL);
+  pollfd wait{pidfd_.get(), POLLIN, 0};
+  const std::chrono::milliseconds patience = limits::kSlotEnd;
+  if (namespaces_ && poll(&wait, 1, static_cast<int>(patience.count())) == 0)
+    PidfdSendSignal(pidfd_.get(), SIGKILL);
   siginfo_t info;
   waitid(P_PIDFD, static_cast<id_t>(pidfd_.get()), &info, WEXITED);
 }
@@ -175,16 +177,30 @@ void Slot::Adopt(pid_t pid, SpawnDone done) {
   Send(RequestKind::kAdopt, pid, {}, {std::move(done), {}});
 }
 
+Result<std::uint32_t> Slot::Hold(int fd) {
+  if (!socket_) return Fail(ErrorCode::kUnreachable, "the slot is gone");
+  const std::uint32_t id = next_id_++;
+  XMPI_RETURN_IF_ERROR(Tell(id, RequestKind::kHold, 0, {fd}));
+  return id;
+}
+
+void Slot::LetGo(std::uint32_t held) {
+  if (socket_) (void)Tell(next_id_++, RequestKind::kLetGo, held, {});
+}
+
+// The init always reads and never waits for us, so a full socket drains by itself.
+Result<> Slot::Tell(std::uint32_t id, RequestKind kind, std::uint32_t subject,
+                    const std::vector<int>& fds) {
+  const std::uint32_t words[3] = {id, static_cast<std::uint32_t>(kind), subject};
+  return SendMessage(socket_.get(), {reinterpret_cast<const char*>(words), sizeof(words)}, fds, 0);
+}
+
 void Slot::Send(RequestKind kind, pid_t pid, const std::vector<int>& fds, Waiting waiting) {
   if (!socket_) return waiting.done(Fail(ErrorCode::kUnreachable, "the slot is gone"));
-  const std::uint32_t words[3] = {next_id_++, static_cast<std::uint32_t>(kind),
-                                  static_cast<std::uint32_t>(pid)};
-  const std::string_view bytes(reinterpret_cast<const char*>(words), sizeof(words));
-  // The init always reads and never waits for us, so a full socket drains by itself.
-  if (Result<> sent = SendMessage(socket_.get(), bytes, fds, 0); !sent) {
+  const std::uint32_t id = next_id_++;
+  if (Result<> sent = Tell(id, kind, static_cast<std::uint32_t>(pid), fds); !sent)
     return waiting.done(std::unexpected(sent.error()));
-  }
-  waiting_.emplace(words[0], std::move(waiting));
+  waiting_.emplace(id, std::move(waiting));
 }
 
 void Slot::Dispatch() {

@@ -2,10 +2,9 @@
 // the slot's init (slot_init.h): PID 1 of a PID and mount namespace of its own, which spawns what
 // the proxy asks for and reaps everything, also restored ranks and orphans.
 //
-// Everything here runs on the thread that called Start: wait until fd() is readable, then call
-// Dispatch(), which runs the callbacks. That thread must live as long as the slot: the init dies
-// with it. When the Slot is destroyed, or the proxy dies in whatever way, everything inside the
-// slot dies too.
+// Everything here runs on one thread: wait until fd() is readable, then call Dispatch(), which runs
+// the callbacks. When the Slot is destroyed, or the proxy dies in whatever way, everything inside
+// the slot dies too: the init sees the end of its socket, kills all of them, and ends last.
 //
 // PIDs are those inside the slot unless the name says host_pid.
 #pragma once
@@ -81,6 +80,12 @@ class Slot {
   // A handle on a process that lives in the slot already, such as a restored rank.
   void Adopt(pid_t pid, SpawnDone done);
 
+  // The init keeps the descriptor open until it is told to let go, or until everything inside the
+  // slot has been killed: longer than the proxy, whatever happens to that. Gives a number for
+  // LetGo.
+  Result<std::uint32_t> Hold(int fd);
+  void LetGo(std::uint32_t held);
+
   // Called from Dispatch for every process reaped in the slot.
   void set_on_exit(std::function<void(SlotExit)> on_exit) { on_exit_ = std::move(on_exit); }
   // Called once when the init itself is gone, and everything in the slot with it.
@@ -109,6 +114,8 @@ class Slot {
   Slot() = default;
   Result<> Hello();
   void Send(RequestKind kind, pid_t pid, const std::vector<int>& fds, Waiting waiting);
+  Result<> Tell(std::uint32_t id, RequestKind kind, std::uint32_t subject,
+                const std::vector<int>& fds);
   void Handle(const SlotEvent& event, Fd fd);
   void Lose(Error error);
 

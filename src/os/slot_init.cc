@@ -20,6 +20,7 @@
 #include <format>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
 
 #include "os/namespaces.h"
@@ -46,7 +47,7 @@ class SlotInit {
     SayHello(std::move(lost));
     while (Step()) {
     }
-    if (!namespaces_) EndDescendants();
+    EndAll();
     _exit(0);
   }
 
@@ -112,6 +113,12 @@ class SlotInit {
         return Spawn(words[0], message.fds);
       case RequestKind::kAdopt:
         return Adopt(words[0], static_cast<pid_t>(words[2]));
+      case RequestKind::kHold:
+        if (!message.fds.empty()) held_[words[0]] = std::move(message.fds[0]);
+        return;
+      case RequestKind::kLetGo:
+        held_.erase(words[2]);
+        return;
     }
   }
 
@@ -224,10 +231,14 @@ class SlotInit {
     return true;
   }
 
-  // Without a PID namespace nobody ends our descendants for us.
-  void EndDescendants() {
+  // What is held here is closed by our own end, which must be the last: the kernel ends the others
+  // in a PID namespace only after it has closed our descriptors, and elsewhere not at all.
+  void EndAll() {
     for (;;) {
-      for (pid_t pid : Descendants()) kill(pid, SIGKILL);
+      if (namespaces_) kill(-1, SIGKILL);
+      if (!namespaces_) {
+        for (pid_t pid : Descendants()) kill(pid, SIGKILL);
+      }
       const pid_t reaped = waitpid(-1, nullptr, __WALL);
       if (reaped < 0 && errno == ECHILD) return;
     }
@@ -262,6 +273,7 @@ class SlotInit {
   std::vector<PendingSpawn> pending_;
   std::vector<pid_t> failed_;
   std::deque<Outgoing> outbox_;
+  std::map<std::uint32_t, Fd> held_;
 };
 
 }  // namespace

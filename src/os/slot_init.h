@@ -1,8 +1,8 @@
 // The slot's init: PID 1 of a slot's PID and mount namespace. One thread, no state but the requests
-// under way. It obeys the proxy at the other end of its socket: spawn, adopt, and nothing else; it
-// reaps every child and tells the proxy of each. When the socket closes it ends, and the kernel
-// ends everything in its PID namespace. Without namespaces (no privilege) it is a child subreaper
-// that ends its descendants itself. It passes on no descriptor but those a request names.
+// under way and what it holds. It obeys the proxy at the other end of its socket: spawn, adopt,
+// hold, let go, and nothing else; it reaps every child and tells the proxy of each. When the socket
+// closes it kills everything in its PID namespace, or its descendants where it is a mere child
+// subreaper (no privilege), and then ends. It passes on no descriptor but those a request names.
 #pragma once
 
 #include <string>

@@ -2,7 +2,8 @@
 // and one machine, so there is no version; the formats are still parsed with bounds.
 //
 //   proxy -> init   Request{id, kind}; kSpawn carries a memfd with the encoded request and then the
-//                   descriptors it names by index, kAdopt the PID as its body
+//                   descriptors it names by index, kAdopt the PID as its body; kHold a descriptor,
+//                   kLetGo the id of a kHold: neither is answered
 //   init -> proxy   Event{kind, id, pid, value, stage, text} and at most one descriptor
 #pragma once
 
@@ -19,7 +20,7 @@
 
 namespace xmpi::os {
 
-enum class RequestKind : std::uint32_t { kSpawn = 1, kAdopt = 2 };
+enum class RequestKind : std::uint32_t { kSpawn = 1, kAdopt = 2, kHold = 3, kLetGo = 4 };
 
 enum class EventKind : std::uint32_t {
   kForked = 1,   // from the process between: a pidfd of the init

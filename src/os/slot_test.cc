@@ -19,6 +19,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "os/namespaces.h"
 #include "os/pidfd.h"
@@ -212,6 +213,41 @@ TEST_P(SlotTest, EverythingEndsWithTheSlot) {
   EXPECT_FALSE(Exists(leader->host_pid));
 }
 
+// A pipe's end that the init holds, and one that a process in the slot has.
+TEST_P(SlotTest, WhatTheInitHoldsIsTheLastToClose) {
+  int held[2], given[2];
+  ASSERT_EQ(pipe2(held, O_CLOEXEC), 0);
+  ASSERT_EQ(pipe2(given, O_CLOEXEC), 0);
+  const Fd held_read(held[0]), given_read(given[0]);
+  const auto closed = [](const Fd& fd, int timeout_ms) {
+    pollfd wait{fd.get(), POLLIN, 0};
+    return poll(&wait, 1, timeout_ms) == 1;
+  };
+  ASSERT_TRUE(Spawn({.argv = {"/bin/sleep", "1000"}, .fds = {{.target = 3, .fd = given[1]}}}));
+  const Result<std::uint32_t> first = slot_->Hold(held[1]), second = slot_->Hold(held[1]);
+  ASSERT_TRUE(first && second);
+  close(held[1]);
+  close(given[1]);
+  slot_->LetGo(*first);
+  ASSERT_TRUE(Spawn({.argv = {"/bin/true"}}));  // by now it has obeyed
+  EXPECT_FALSE(closed(held_read, 0));
+  std::jthread end([this] { slot_.reset(); });
+  EXPECT_TRUE(closed(held_read, 20'000));
+  EXPECT_TRUE(closed(given_read, 0));
+}
+
+TEST_P(SlotTest, WhatTheInitLetsGoIsClosed) {
+  int held[2];
+  ASSERT_EQ(pipe2(held, O_CLOEXEC), 0);
+  const Fd held_read(held[0]);
+  const Result<std::uint32_t> number = slot_->Hold(held[1]);
+  ASSERT_TRUE(number);
+  close(held[1]);
+  slot_->LetGo(*number);
+  pollfd wait{held_read.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&wait, 1, 20'000), 1);
+}
+
 TEST_P(SlotTest, AdoptGivesAHandle) {
   const Spawned sleeper = Spawn({.argv = {"/bin/sleep", "1000"}}).value();
   const Spawned adopted = Adopt(sleeper.pid).value();
@@ -249,6 +285,7 @@ TEST_P(SlotTest, EndsWhenItsProxyIsKilled) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const pid_t proxy = fork();
   if (proxy == 0) {
+    (void)slot_.release();  // it is the parent's
     SetUp();
     const pid_t pid = Spawn({.argv = {"/bin/sleep", "1000"}}).value().host_pid;
     [[maybe_unused]] ssize_t written = write(ends[1], &pid, sizeof(pid));
