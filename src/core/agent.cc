@@ -77,9 +77,8 @@ void Agent::OnEvent(const LauncherSaid& said) {
       ConnectSource connect{{prepare.addresses().begin(), prepare.addresses().end()},
                             static_cast<std::uint16_t>(prepare.image_port()),
                             prepare.candidate_attempt()};
-      if (prepare.precopy()) connect.precopy = std::chrono::milliseconds(prepare.precopy_ms());
+      if (prepare.precopy_ms() > 0) connect.precopy = std::chrono::milliseconds(prepare.precopy_ms());
       if (prepare.within_ms() > 0) connect.within = std::chrono::milliseconds(prepare.within_ms());
-      connect.fast = prepare.fast();
       actions_.push_back(std::move(connect));
       return;
     }

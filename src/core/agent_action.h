@@ -40,16 +40,15 @@ struct StartRanks {  // -> RanksStarted
 struct OpenTarget {  // preflight, then listen for images -> TargetPrepared
   wire::Launch launch{};
 };
-// Preflight, then dial the candidate, then the pre-copy if there is to be one -> SourceConnected. A newer one or ContinueRanks withdraws it:
-// no SourceConnected comes then. (Attempts are numbered anew in each migration, so a late one could
-// be taken for the next's.)
+// Preflight, then dial the candidate, then the pre-copy if there is to be one -> SourceConnected. A
+// newer one or ContinueRanks withdraws it: no SourceConnected comes then. (Attempts are numbered
+// anew in each migration, so a late one could be taken for the next's.)
 struct ConnectSource {
   std::vector<std::string> addresses{};
   std::uint16_t image_port = 0;
   AttemptId candidate_attempt = 0;
   std::optional<std::chrono::milliseconds> precopy{};  // no longer than this
   std::optional<std::chrono::milliseconds> within{};   // until the node is gone
-  bool fast = false;
 };
 // Makes images and sends each as it is made -> RanksDumped; Drained goes by itself. `held`: no
 // dump, the images that are held here go to the candidate that ConnectSource reached. ContinueRanks
@@ -65,7 +64,7 @@ struct RestoreRanks {
   std::vector<wire::RankImage> images{};
 };
 struct ContinueRanks {
-};                 // stopped originals go on (still parked); images and connection are dropped
+};  // stopped originals go on (still parked); images and connection are dropped
 struct EndRanks {  // SIGTERM, then SIGKILL; `at_once`: SIGKILL
   bool at_once = false;
 };

@@ -20,7 +20,8 @@ void Agent::OnEvent(const SourceConnected& connected) {
   wire::Envelope envelope;
   envelope.mutable_source_ready()->set_error(connected.error);
   envelope.mutable_source_ready()->set_candidate_attempt(connected.candidate_attempt);
-  *envelope.mutable_source_ready()->mutable_plan() = connected.plan;
+  if (connected.plan.rounds() > 0)
+    *envelope.mutable_source_ready()->mutable_plan() = connected.plan;
   Send(std::move(envelope));
 }
 

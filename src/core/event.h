@@ -48,7 +48,6 @@ struct EvacuateOrder {
   // How long the node will still be there, if that is known.
   std::optional<std::chrono::milliseconds> within{};
   bool precopy = true;  // the ranks' memory goes ahead while they run
-  bool fast = false;    // they may run on the target before all of it is there
 };
 struct CancelOrder {
   RequestId request = 0;

@@ -74,7 +74,6 @@ struct Migration {
   std::uint32_t entries = 0;  // steps entered so far
   bool fence_opened = false;  // the commit point is behind us
   bool precopy = true;
-  bool fast = false;
   std::optional<std::int64_t> deadline_us{};  // the first node to be left is gone then
   std::array<std::int64_t, kPhases> phase_began_us{};
   std::array<std::int64_t, kPhases> phase_ended_us{};

@@ -36,7 +36,6 @@ void Coordinator::Accept(const EvacuateOrder& order) {
     migration_->deadline_us = std::min(migration_->deadline_us.value_or(deadline_us), deadline_us);
   }
   migration_->precopy = migration_->precopy && order.precopy;
-  migration_->fast = migration_->fast || order.fast;
   migration_->requests.push_back({order.request, order.node});
   if (order.request != 0) actions_.push_back(Accepted{order.request, migration_->id});
 }

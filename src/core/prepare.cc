@@ -86,10 +86,9 @@ void Coordinator::OnTargetReady(Move& move, const wire::TargetReady& ready) {
   source.set_image_port(ready.image_port());
   source.set_candidate_attempt(move.candidate.attempt);
   // Only while they run: a target that is replaced later gets everything from stopped ranks.
-  source.set_precopy(migration_->precopy && migration_->step <= Step::kSource);
-  source.set_precopy_ms(static_cast<std::uint32_t>(plan_.timeouts.precopy.count()));
+  if (migration_->precopy && migration_->step <= Step::kSource)
+    source.set_precopy_ms(static_cast<std::uint32_t>(plan_.timeouts.precopy.count()));
   source.set_within_ms(static_cast<std::uint32_t>(MillisecondsLeft().value_or(0)));
-  source.set_fast(migration_->fast);
   SendGiver(move, std::move(envelope));
   Advance();
 }

@@ -11,10 +11,10 @@ namespace xmpi::core {
 #define XMPI_PHASE_TIMEOUTS(X)                                      \
   /* All proxies connected and all ranks started. */                \
   X(start, 60'000)                                                  \
-  /* One attempt: candidate up, preflight, image connection; */      \
-  /* during the pre-copy: from one sign of progress to the next. */  \
+  /* One attempt: candidate up, preflight, image connection; */     \
+  /* during the pre-copy: from one sign of progress to the next. */ \
   X(prepare, 30'000)                                                \
-  /* Memory that is sent while the ranks run: then it is enough. */  \
+  /* Memory that is sent while the ranks run: then it is enough. */ \
   X(precopy, 60'000)                                                \
   /* Notice to the last arrival: the application's longest step. */ \
   X(quiesce, 120'000)                                               \

@@ -58,7 +58,8 @@ enum class ProcessState { kRunning, kStopped, kGone };
 struct DumpDone {
   RankId rank = 0;
   // The image: a memory-backed directory and the manifest but for the files' lengths and checksums,
-  // which image::Source fills in while it reads them.
+  // which image::Source fills in while it reads them. The manifest's `memory` names the pages that
+  // are not in it and that the stopped original still has.
   Result<image::RankImage> image;
   ProcessState original = ProcessState::kGone;  // read from /proc after the dump, failed or not
   std::string log;                              // CRIU's own, its end when it is long
@@ -72,8 +73,8 @@ struct NewTie {
 
 struct RestoreRequest {
   image::RankImage image;  // verified, see image::Assembler; comes back in RestoreDone
-  // Its memory. The ranks run before they have it: pages are put in when they are touched, and after
-  // FillMemory all others too. Must outlive the fill.
+  // Its memory, when the manifest names some. The rank runs before it has it: pages are put in when
+  // they are touched, and after FillMemory all others too. Let go of when it is filled.
   std::shared_ptr<image::StoredPages> pages{};
   std::vector<NewTie> ties;
   // Every PID and TID of all ranks that will live in the slot: CRIU's helpers keep clear of them.
@@ -91,7 +92,14 @@ struct RestoreDone {
 
 struct Preflight {
   std::string version;  // "4.1.1"
-  bool lazy_pages = false;
+  // Empty: restored ranks run before they have their memory. Else why they cannot.
+  std::string why_eager;
+  bool lazy_pages() const { return why_eager.empty(); }
+};
+
+struct FillProgress {
+  std::uint64_t pages = 0;  // that the restored ranks have
+  std::uint64_t total_pages = 0;
 };
 
 class Checkpointer {
@@ -106,6 +114,12 @@ class Checkpointer {
   // writing into the rank's pipes before.
   virtual void Dump(DumpRequest request, std::function<void(DumpDone)> done) = 0;
   virtual void Restore(RestoreRequest request, std::function<void(RestoreDone)> done) = 0;
+  // The copies go on: every rank restored here gets the rest of its memory, region by region, and
+  // the stores give it back as it goes; before, they keep all of it. `done` comes when nothing is
+  // missing. Until then a restored rank cannot be dumped. An error names the rank that waits for a
+  // page that cannot be had: it never reads a zero instead, and has to be ended.
+  virtual void FillMemory(std::function<void(Result<>)> done) = 0;
+  virtual FillProgress Filled() const = 0;
   // The files that a rank holds by name now, with what is known of how earlier moves left them.
   virtual std::vector<image::HeldFile> HeldFiles(RankId rank, pid_t pid) = 0;
   // What this node sees of files that ranks hold elsewhere; callable from any thread, also after

@@ -17,11 +17,15 @@
 #include "criu/carried_files.h"
 #include "criu/criu_log.h"
 #include "criu/criu_request.h"
+#include "criu/eager_pages.h"
+#include "criu/fills.h"
 #include "criu/held_files.h"
 #include "criu/image_edit.h"
+#include "criu/page_sink.h"
 #include "criu/process_tree.h"
 #include "criu/swrk.h"
 #include "criu/ties.h"
+#include "image/process_memory.h"
 #include "image/source.h"
 #include "os/namespaces.h"
 #include "os/pidfd.h"
@@ -142,6 +146,9 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
     });
   }
 
+  // Whether the rank is to run before it has its memory; if so, its fill has begun.
+  bool WantsLazy(const RestoreRequest& request, std::optional<Error>* failed);
+
   static std::unexpected<Error> Cancelled() { return Fail("it was cancelled"); }
 
   void Cancel() {
@@ -151,6 +158,8 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
 
   os::Slot* slot = nullptr;
   std::shared_ptr<CarriedFiles> files;
+  std::shared_ptr<Fills> fills;
+  std::optional<std::string> why_eager;  // known after a check, or when it matters
   Post post;
   Options options;
   int max_parallel = 1;
@@ -166,7 +175,15 @@ namespace {
 
 // ---- Check
 
-Result<Preflight> RunCheck(Result<Swrk> swrk) {
+// Why ranks cannot run before they have their memory; empty: they can.
+std::string WhyEager(bool wanted, bool criu_can) {
+  if (!wanted) return "it is switched off";
+  if (!criu_can) return "CRIU does not find lazy pages in this kernel";
+  const Result<> available = PageFill::Available();
+  return available ? "" : available.error().message;
+}
+
+Result<Preflight> RunCheck(bool lazy, Result<Swrk> swrk) {
   if (!swrk) return std::unexpected(swrk.error());
   const auto deadline = Clock::now() + limits::kCriuCheck;
   XMPI_ASSIGN_OR_RETURN(rpc::criu_resp version, Exchange(*swrk, VersionMessage(), deadline));
@@ -185,7 +202,7 @@ Result<Preflight> RunCheck(Result<Swrk> swrk) {
                             "root says what",
                             preflight.version));
   }
-  preflight.lazy_pages = features.features().lazy_pages();
+  preflight.why_eager = WhyEager(lazy, features.features().lazy_pages());
   return preflight;
 }
 
@@ -194,6 +211,7 @@ Result<Preflight> RunCheck(Result<Swrk> swrk) {
 struct DumpWork {
   DumpRequest request;
   std::shared_ptr<CarriedFiles> files;
+  std::shared_ptr<PageSink> sink;
   int proc_fd = -1;
   int log_level = 2;
   std::uint64_t ghost_limit_bytes = 0;
@@ -204,13 +222,15 @@ struct DumpWork {
     const std::vector<OpenFd> fds = ReadFds(proc_fd, tree);
     std::vector<image::ManifestTie> ties = FindTies(fds, request.ties);
     const rpc::criu_req message = DumpMessage(request.pid, ties, log_level, ghost_limit_bytes);
+    sink->Begin(swrk.directory.get());
     const Result<rpc::criu_resp> answer = Exchange(swrk, message, Clock::now() + request.timeout);
+    Result<std::vector<image::TaskMemory>> memory = sink->Finish();
     const std::string log = ReadFileAt(swrk.directory.get(), kDumpLog);
     done->log = LogTail(log, kLogTailBytes);
-    if (!answer || !answer->success()) {
+    if (!answer || !answer->success() || !memory) {
       AwaitEnd(swrk);  // only with criu's end is nobody traced any more
       WaitSettled(proc_fd, request.pid, false, limits::kDumpSettles);
-      return Fail(Cause(answer, log));
+      return Fail(DumpCause(answer, log, memory));
     }
     if (!WaitSettled(proc_fd, request.pid, true, limits::kDumpSettles)) {
       return Fail("CRIU dumped it, but it did not stay stopped");
@@ -222,12 +242,23 @@ struct DumpWork {
     image.manifest.pid = request.pid;
     image.manifest.used_pids = UsedPids(tree);
     image.manifest.ties = std::move(ties);
+    image.manifest.memory = std::move(*memory);
+    image.pages = std::make_shared<image::ProcessMemory>(proc_fd);
     XMPI_RETURN_IF_ERROR(CarryFiles(tree, swrk.directory.get(), &image));
     XMPI_ASSIGN_OR_RETURN(std::vector<image::ManifestFile> dumped,
                           image::ListImageFiles(swrk.directory));
     image.manifest.files.insert(image.manifest.files.end(), dumped.begin(), dumped.end());
     image.directory = std::move(swrk.directory);
     return image;
+  }
+
+  // That pages did not come whole is mostly what follows when criu fails, but not always.
+  static std::string DumpCause(const Result<rpc::criu_resp>& answer, const std::string& log,
+                               const Result<std::vector<image::TaskMemory>>& memory) {
+    const bool whole = answer && answer->success();
+    if (!memory && (whole || memory.error().code != ErrorCode::kUnreachable))
+      return memory.error().message + (whole ? "" : "; " + Cause(answer, log));
+    return Cause(answer, log);
   }
 
   // Now that the rank is stopped: what it holds by name, and the content of what travels.
@@ -249,13 +280,15 @@ struct DumpWork {
     image::HeldFile& file = held.file;
     const bool stays = file.shared || request.files_at_target.contains(file.path);
     if (stays && file.locked)
-      return Fail(std::format("it holds a file lock on {}, which its copy could not take while it has it; "
-                              "the program must release it before XMPI_Quiesce",
-                              file.path));
+      return Fail(
+          std::format("it holds a file lock on {}, which its copy could not take while it has it; "
+                      "the program must release it before XMPI_Quiesce",
+                      file.path));
     if (!stays && !request.carry_files && !file.memory)
-      return Fail(std::format("it has {} open, which is on this node's own disk ({}), and "
-                              "-no-carry-files forbids to take it along",
-                              file.path, file.file_system));
+      return Fail(
+          std::format("it has {} open, which is on this node's own disk ({}), and "
+                      "-no-carry-files forbids to take it along",
+                      file.path, file.file_system));
     if (!stays) {
       Fd content(openat(proc_fd, held.link.c_str(), O_RDONLY | O_CLOEXEC));
       if (!content)
@@ -307,9 +340,9 @@ Result<Inherited> PairTies(const RestoreRequest& request, std::vector<os::SpawnF
 }
 
 Result<pid_t> RunRestore(const Swrk& swrk, const Inherited& inherited, int log_level,
-                         std::chrono::milliseconds timeout, std::string* log_tail) {
+                         std::chrono::milliseconds timeout, bool lazy, std::string* log_tail) {
   const Result<rpc::criu_resp> answer =
-      Exchange(swrk, RestoreMessage(inherited, log_level), Clock::now() + timeout);
+      Exchange(swrk, RestoreMessage(inherited, lazy, log_level), Clock::now() + timeout);
   const std::string log = ReadFileAt(swrk.directory.get(), kRestoreLog);
   *log_tail = LogTail(log, kLogTailBytes);
   if (!answer || !answer->success()) return Fail(Cause(answer, log));
@@ -324,6 +357,20 @@ Result<Fd> Duplicate(const Fd& fd) {
 
 }  // namespace
 
+bool CriuCheckpointer::Shared::WantsLazy(const RestoreRequest& request,
+                                         std::optional<Error>* failed) {
+  if (request.image.manifest.memory.empty()) return false;
+  if (!request.pages) {
+    *failed = Error{ErrorCode::kFailed, "its memory was not given along"};
+    return false;
+  }
+  if (!why_eager) why_eager = WhyEager(options.lazy, true);
+  if (!why_eager->empty()) return false;
+  const Result<> begun = fills->Begin(request.image, request.pages);
+  if (!begun) *failed = begun.error();
+  return begun.has_value();
+}
+
 CriuCheckpointer::CriuCheckpointer(os::Slot* slot, Post post, Options options)
     : shared_(std::make_shared<Shared>()) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
@@ -331,6 +378,7 @@ CriuCheckpointer::CriuCheckpointer(os::Slot* slot, Post post, Options options)
   const char* root = slot->has_namespaces() ? "1/root" : "/";
   shared_->files = std::make_shared<CarriedFiles>(
       Fd(openat(slot->proc_fd(), root, O_PATH | O_DIRECTORY | O_CLOEXEC)));
+  shared_->fills = std::make_shared<Fills>(slot, post);
   shared_->post = std::move(post);
   shared_->max_parallel =
       options.max_parallel > 0 ? options.max_parallel : std::clamp(cores, 1, kMaxParallel);
@@ -370,9 +418,14 @@ void CriuCheckpointer::Cancel() { shared_->Cancel(); }
 
 void CriuCheckpointer::Check(std::function<void(Result<Preflight>)> done) {
   Shared::Job job;
-  job.work = [done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
-    auto result = std::make_shared<Result<Preflight>>(RunCheck(std::move(swrk)));
-    return [done, result] { done(std::move(*result)); };
+  job.work = [weak = std::weak_ptr(shared_), lazy = shared_->options.lazy,
+              done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
+    auto result = std::make_shared<Result<Preflight>>(RunCheck(lazy, std::move(swrk)));
+    return [weak, done, result] {
+      const auto shared = weak.lock();
+      if (shared && *result) shared->why_eager = (*result)->why_eager;
+      done(std::move(*result));
+    };
   };
   shared_->Enqueue(std::move(job));
 }
@@ -380,14 +433,19 @@ void CriuCheckpointer::Check(std::function<void(Result<Preflight>)> done) {
 void CriuCheckpointer::Dump(DumpRequest request, std::function<void(DumpDone)> done) {
   Shared::Job job;
   Result<Fd> directory = os::MakeMemoryDirectory(request.image_limit_bytes);
-  const DumpWork work{std::move(request), shared_->files, shared_->slot->proc_fd(),
-                      shared_->options.log_level, shared_->options.ghost_limit_bytes};
+  Result<std::shared_ptr<PageSink>> sink = PageSink::Make();
   std::optional<Error> failed;
-  if (directory) {
+  if (shared_->fills->Has(request.rank))
+    failed = Error{ErrorCode::kRefused, "it has not yet got all its memory since its last move"};
+  if (!directory) failed = directory.error();
+  if (!sink) failed = sink.error();
+  if (!failed) {
     job.directory = std::move(*directory);
-  } else {
-    failed = directory.error();
+    job.inherited = {{.target = kSwrkPagesFd, .fd = (*sink)->criu_end()}};
   }
+  const DumpWork work{std::move(request),         shared_->files,
+                      sink.value_or(nullptr),     shared_->slot->proc_fd(),
+                      shared_->options.log_level, shared_->options.ghost_limit_bytes};
   job.work = [work, failed, done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
     if (failed) swrk = std::unexpected(*failed);
     auto result = std::make_shared<DumpDone>(work(std::move(swrk)));
@@ -403,6 +461,7 @@ void CriuCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
   std::optional<Error> failed;
   if (!inherited) failed = inherited.error();
   if (!directory) failed = directory.error();
+  const bool lazy = !failed && shared_->WantsLazy(request, &failed);
   if (!failed) job.directory = std::move(*directory);
   std::vector<pid_t> used = request.reserved_pids;
   const std::vector<pid_t>& own = request.image.manifest.used_pids;
@@ -413,12 +472,18 @@ void CriuCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
   const auto timeout = request.timeout;
   auto result = std::make_shared<RestoreDone>(RestoreDone{
       .rank = request.image.manifest.rank, .pid = 0, .image = std::move(request.image), .log = {}});
-  job.work = [=, files = shared_->files, inherited = inherited.value_or(Inherited{}),
+  job.work = [=, weak = std::weak_ptr(shared_), pages = std::move(request.pages),
+              files = shared_->files, inherited = inherited.value_or(Inherited{}),
               done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
     const auto begin = Clock::now();
     if (failed) swrk = std::unexpected(*failed);
     if (Result<> put = files->Put(result->image); swrk && !put) swrk = std::unexpected(put.error());
-    result->pid = swrk ? RunRestore(*swrk, inherited, log_level, timeout, &result->log)
+    Result<std::unique_ptr<EagerPages>> eager;
+    if (swrk && !lazy && pages) {
+      eager = EagerPages::Put(swrk->directory, result->image.manifest.memory, *pages);
+      if (!eager) swrk = std::unexpected(eager.error());
+    }
+    result->pid = swrk ? RunRestore(*swrk, inherited, log_level, timeout, lazy, &result->log)
                        : Result<pid_t>(std::unexpected(swrk.error()));
     result->took = duration_cast<microseconds>(Clock::now() - begin);
     if (!result->pid) {
@@ -426,10 +491,20 @@ void CriuCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
           std::format("cannot restore rank {} (PID {} in its slot): {}", result->rank,
                       result->image.manifest.pid, result->pid.error().message);
     }
-    return [done, result] { done(std::move(*result)); };
+    return [weak, done, result] {
+      const auto shared = weak.lock();
+      if (shared && !result->pid) shared->fills->Drop(result->rank);
+      done(std::move(*result));
+    };
   };
   shared_->Enqueue(std::move(job));
 }
+
+void CriuCheckpointer::FillMemory(std::function<void(Result<>)> done) {
+  shared_->fills->FillMemory(std::move(done));
+}
+
+FillProgress CriuCheckpointer::Filled() const { return shared_->fills->progress(); }
 
 ProcessState CriuCheckpointer::State(pid_t pid) { return StateOf(shared_->slot->proc_fd(), pid); }
 

@@ -20,6 +20,7 @@ class CriuCheckpointer : public Checkpointer {
     int max_parallel = 0;       // 0: as many as the node has cores, at most 8
     int log_level = 2;          // of CRIU: 1 errors, 2 warnings, 3 steps, 4 everything
     std::uint64_t ghost_limit_bytes = kGhostLimitBytes;  // of a deleted but open file
+    bool lazy = true;  // false: ranks never run before they have their memory (for tests)
   };
 
   CriuCheckpointer(os::Slot* slot, Post post, Options options);
@@ -30,6 +31,8 @@ class CriuCheckpointer : public Checkpointer {
   void Check(std::function<void(Result<Preflight>)> done) override;
   void Dump(DumpRequest request, std::function<void(DumpDone)> done) override;
   void Restore(RestoreRequest request, std::function<void(RestoreDone)> done) override;
+  void FillMemory(std::function<void(Result<>)> done) override;
+  FillProgress Filled() const override;
   std::vector<image::HeldFile> HeldFiles(RankId rank, pid_t pid) override;
   image::LookAt Looker() override;
   Result<> TakeFiles(const std::set<std::string>& files_at_target,

@@ -220,13 +220,16 @@ TEST_F(MoveTest, SlotsWithTheSamePidsMoveAtOnce) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     wires.push_back(Wires::Make());
     Place& target = i < 3 ? *first_target : *second_target;
-    target.checkpointer->Restore(
-        {.image = std::move(*dumps[i].image), .ties = wires[i].NewTies(), .reserved_pids = used},
-        [&, i](RestoreDone done) {
-          EXPECT_TRUE(done.pid) << done.pid.error().message;
-          EXPECT_EQ(done.pid.value_or(0), ranks[i].pid);
-          ++restored;
-        });
+    const auto held = HeldOf(*dumps[i].image);
+    target.checkpointer->Restore({.image = std::move(*dumps[i].image),
+                                  .pages = held,
+                                  .ties = wires[i].NewTies(),
+                                  .reserved_pids = used},
+                                 [&, i](RestoreDone done) {
+                                   EXPECT_TRUE(done.pid) << done.pid.error().message;
+                                   EXPECT_EQ(done.pid.value_or(0), ranks[i].pid);
+                                   ++restored;
+                                 });
   }
   Until([&] { return restored == ranks.size(); });
   for (Wires& wire : wires) {

@@ -30,6 +30,7 @@ rpc::criu_req DumpMessage(pid_t pid, std::span<const image::ManifestTie> ties, i
   opts->set_log_file(kDumpLog);
   opts->set_leave_stopped(true);  // a rank exists in at least one place until the copies run
   opts->set_ext_unix_sk(true);
+  opts->mutable_ps()->set_fd(kSwrkPagesFd);  // see PageSink
   opts->set_ghost_limit(
       static_cast<std::uint32_t>(std::min<std::uint64_t>(ghost_limit_bytes, UINT32_MAX)));
   for (const image::ManifestTie& tie : ties) {
@@ -39,13 +40,14 @@ rpc::criu_req DumpMessage(pid_t pid, std::span<const image::ManifestTie> ties, i
 }
 
 rpc::criu_req RestoreMessage(std::span<const std::pair<image::ManifestTie, int>> inherited,
-                             int log_level) {
+                             bool lazy_pages, int log_level) {
   rpc::criu_req request;
   request.set_type(rpc::RESTORE);
   rpc::criu_opts* opts = request.mutable_opts();
   SetCommon(opts, log_level);
   opts->set_log_file(kRestoreLog);
-  opts->set_rst_sibling(true);  // a child of criu's parent: the slot's init reaps it
+  opts->set_lazy_pages(lazy_pages);  // see PageFill
+  opts->set_rst_sibling(true);       // a child of criu's parent: the slot's init reaps it
   opts->set_ext_unix_sk(true);
   for (const auto& [tie, fd] : inherited) {
     rpc::inherit_fd* inherit = opts->add_inherit_fd();

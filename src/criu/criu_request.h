@@ -21,7 +21,7 @@ rpc::criu_req DumpMessage(pid_t pid, std::span<const image::ManifestTie> ties, i
                           std::uint64_t ghost_limit_bytes);
 // `inherited`: the tie and the number that its new descriptor has in the criu process.
 rpc::criu_req RestoreMessage(std::span<const std::pair<image::ManifestTie, int>> inherited,
-                             int log_level);
+                             bool lazy_pages, int log_level);
 rpc::criu_req VersionMessage();
 rpc::criu_req FeatureMessage();
 

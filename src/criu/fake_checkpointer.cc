@@ -34,7 +34,7 @@ void FakeCheckpointer::Check(std::function<void(Result<Preflight>)> done) {
   calls.push_back("check");
   Queue(0, Plan{.error = check_error}, [done = std::move(done)](std::string error) {
     if (!error.empty()) return done(Fail(ErrorCode::kRefused, std::move(error)));
-    done(Preflight{.version = "4.1.1", .lazy_pages = true});
+    done(Preflight{.version = "4.1.1", .why_eager = {}});
   });
 }
 
@@ -70,6 +70,14 @@ void FakeCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
           }
           done(std::move(result));
         });
+}
+
+void FakeCheckpointer::FillMemory(std::function<void(Result<>)> done) {
+  calls.push_back("fill");
+  Queue(0, Plan{.error = fill_error}, [done = std::move(done)](std::string error) {
+    if (!error.empty()) return done(Fail(std::move(error)));
+    done({});
+  });
 }
 
 void FakeCheckpointer::Cancel() {

@@ -24,8 +24,9 @@ class FakeCheckpointer : public Checkpointer {
   std::map<RankId, Plan> dumps;
   std::map<RankId, Plan> restores;
   std::string check_error;
+  std::string fill_error;
 
-  // Everything asked, in order: "dump 3", "restore 3", "continue 17", "kill 17", "cancel".
+  // Everything asked, in order: "dump 3", "restore 3", "continue 17", "kill 17", "fill", "cancel".
   std::vector<std::string> calls;
 
   void RunPending();
@@ -34,6 +35,8 @@ class FakeCheckpointer : public Checkpointer {
   void Check(std::function<void(Result<Preflight>)> done) override;
   void Dump(DumpRequest request, std::function<void(DumpDone)> done) override;
   void Restore(RestoreRequest request, std::function<void(RestoreDone)> done) override;
+  void FillMemory(std::function<void(Result<>)> done) override;
+  FillProgress Filled() const override { return {}; }
   std::vector<image::HeldFile> HeldFiles(RankId, pid_t) override { return {}; }
   image::LookAt Looker() override { return nullptr; }
   Result<> TakeFiles(const std::set<std::string>&, image::RankImage*) override { return {}; }

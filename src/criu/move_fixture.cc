@@ -72,6 +72,71 @@ Result<> SendAll(int fd, image::RankImage* image) {
 
 }  // namespace
 
+void HeldPages::Take(const image::TaskMemory& task, image::PageSource& from) {
+  const std::lock_guard lock(mutex_);
+  for (const image::PageRun& run : task.runs) {
+    for (std::uint64_t i = 0; i < run.pages; ++i) {
+      const std::uint64_t address = run.address + i * image::kPageBytes;
+      const std::uint64_t at = address % image::kRegionBytes;
+      Region& region = regions_[{task.pid, address - at}];
+      region.bytes.resize(image::kRegionBytes);
+      region.kinds.resize(image::kRegionBytes / image::kPageBytes, Kind::kAbsent);
+      const std::span page = std::span(region.bytes).subspan(at, image::kPageBytes);
+      const auto size = from.Read(task.pid, address, page);
+      ASSERT_TRUE(size) << size.error().message;
+      ASSERT_EQ(*size, image::kPageBytes);
+      const bool zero = std::ranges::all_of(page, [](std::byte b) { return b == std::byte{0}; });
+      region.kinds[at / image::kPageBytes] = zero ? Kind::kZero : Kind::kData;
+    }
+  }
+}
+
+std::uint64_t HeldPages::size() const {
+  const std::lock_guard lock(mutex_);
+  std::ptrdiff_t size = 0;
+  for (const auto& [key, region] : regions_)
+    size += std::ssize(region.kinds) - std::ranges::count(region.kinds, Kind::kAbsent);
+  return static_cast<std::uint64_t>(size);
+}
+
+Result<std::size_t> HeldPages::Read(pid_t pid, std::uint64_t address, std::span<std::byte> out) {
+  std::size_t done = 0;
+  for (; done < out.size(); done += image::kPageBytes) {
+    const Found found = Find(pid, address + done, 1);
+    if (found.kind == Kind::kAbsent) break;
+    const std::span page = out.subspan(done, image::kPageBytes);
+    std::ranges::fill(page, std::byte{0});
+    if (found.data != nullptr) std::copy_n(found.data, image::kPageBytes, page.begin());
+  }
+  return done;
+}
+
+HeldPages::Found HeldPages::Find(pid_t pid, std::uint64_t address, std::uint64_t most) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t at = address % image::kRegionBytes;
+  const auto region = regions_.find({pid, address - at});
+  if (region == regions_.end()) return {Kind::kAbsent, 1, nullptr};
+  const auto& kinds = region->second.kinds;
+  const std::size_t first = at / image::kPageBytes;
+  Found found{kinds[first], 1, nullptr};
+  while (found.pages < most && first + found.pages < kinds.size() &&
+         kinds[first + found.pages] == found.kind)
+    ++found.pages;
+  if (found.kind == Kind::kData) found.data = region->second.bytes.data() + at;
+  return found;
+}
+
+void HeldPages::Release(pid_t pid, image::PageRun run) {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t at = run.address % image::kRegionBytes;
+  const auto region = regions_.find({pid, run.address - at});
+  if (region == regions_.end()) return;
+  auto& kinds = region->second.kinds;
+  std::fill_n(kinds.begin() + static_cast<std::ptrdiff_t>(at / image::kPageBytes), run.pages,
+              Kind::kAbsent);
+  if (std::ranges::count(kinds, Kind::kAbsent) == std::ssize(kinds)) regions_.erase(region);
+}
+
 Mailbox::Mailbox() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 Post Mailbox::post() {
@@ -254,6 +319,8 @@ MoveTest::Rank MoveTest::Move(Place& source, Rank rank, Place& target) {
   Until([&] { return adopted; });
   EXPECT_TRUE(source.checkpointer->Kill(rank.pid));
   Until([&] { return source.exits.contains(rank.pid); });
+  const Result<> filled = FillMemory(target);
+  EXPECT_TRUE(filled) << filled.error().message;
   return copy;
 }
 
@@ -263,6 +330,8 @@ image::RankImage MoveTest::Transfer(image::RankImage image) {
   image::DirectoryStorage storage([](RankId) { return os::MakeMemoryDirectory(0); });
   const RankId rank = image.manifest.rank;
   image::Assembler assembler(&storage, {rank}, 1u << 30);
+  // The memory takes a shorter way here.
+  std::vector<image::TaskMemory> memory = std::exchange(image.manifest.memory, {});
   std::jthread sender([&] {
     const Result<> sent = SendAll(source.get(), &image);
     EXPECT_TRUE(sent) << sent.error().message;
@@ -272,13 +341,40 @@ image::RankImage MoveTest::Transfer(image::RankImage image) {
       image::ReceiveImages(Reader(target.get()), Writer(target.get()), &assembler);
   EXPECT_TRUE(received) << received.error().message;
   if (!assembler.complete()) return {};
-  return {std::move(storage.Open(rank).value()), assembler.ManifestOf(rank)};
+  image::RankImage result{std::move(storage.Open(rank).value()), assembler.ManifestOf(rank)};
+  image.manifest.memory = std::move(memory);
+  result.manifest.memory = image.manifest.memory;
+  result.pages = HeldOf(image);
+  return result;
+}
+
+std::shared_ptr<HeldPages> MoveTest::HeldOf(const image::RankImage& image) {
+  if (auto held = std::dynamic_pointer_cast<HeldPages>(image.pages)) return held;
+  auto held = std::make_shared<HeldPages>();
+  for (const image::TaskMemory& task : image.manifest.memory) held->Take(task, *image.pages);
+  return held;
+}
+
+Result<> MoveTest::FillMemory(Place& place) {
+  Result<> result = Fail("no answer");
+  bool done = false;
+  place.checkpointer->FillMemory([&](Result<> filled) {
+    result = std::move(filled);
+    done = true;
+  });
+  Until([&] { return done; });
+  return result;
 }
 
 RestoreDone MoveTest::Restore(Place& place, image::RankImage image, const Wires& wires) {
   RestoreDone result{.pid = Fail("no answer"), .image = {}, .log = {}};
   bool done = false;
-  RestoreRequest request{.image = std::move(image), .ties = wires.NewTies(), .reserved_pids = {}};
+  if (!image.manifest.memory.empty()) image.pages = HeldOf(image);
+  auto held = std::dynamic_pointer_cast<HeldPages>(image.pages);
+  RestoreRequest request{.image = std::move(image),
+                         .pages = std::move(held),
+                         .ties = wires.NewTies(),
+                         .reserved_pids = {}};
   place.checkpointer->Restore(std::move(request), [&](RestoreDone restore) {
     result = std::move(restore);
     done = true;
@@ -309,7 +405,8 @@ std::string Field(const std::string& state, const std::string& key) {
 }
 
 void ExpectSound(const std::string& state) {
-  for (const char* key : {"memory", "shared", "helper_answers", "time_goes_on", "deleted_file"}) {
+  for (const char* key :
+       {"memory", "shared", "helper_memory", "helper_answers", "time_goes_on", "deleted_file"}) {
     EXPECT_EQ(Field(state, key), "true") << key << " in: " << state;
   }
 }

@@ -10,12 +10,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "criu/criu_checkpointer.h"
 #include "image/manifest.h"
+#include "image/pages.h"
 #include "os/slot.h"
 
 namespace xmpi::criu {
@@ -50,6 +52,26 @@ struct Wires {
   std::vector<Tie> ties;
 };
 
+// A store of pages as a target has it, simple and slow.
+class HeldPages : public image::StoredPages {
+ public:
+  void Take(const image::TaskMemory& task, image::PageSource& from);
+  // How many pages are held.
+  std::uint64_t size() const;
+
+  Result<std::size_t> Read(pid_t pid, std::uint64_t address, std::span<std::byte> out) override;
+  Found Find(pid_t pid, std::uint64_t address, std::uint64_t most) override;
+  void Release(pid_t pid, image::PageRun run) override;
+
+ private:
+  struct Region {
+    std::vector<std::byte> bytes;
+    std::vector<Kind> kinds;
+  };
+  mutable std::mutex mutex_;
+  std::map<std::pair<pid_t, std::uint64_t>, Region> regions_;
+};
+
 class MoveTest : public testing::Test {
  protected:
   struct Place {
@@ -73,11 +95,14 @@ class MoveTest : public testing::Test {
   Rank Start(Place& place, int mebibytes = 8);
   DumpDone Dump(Place& place, const Rank& rank);
   std::vector<DumpDone> DumpAll(const std::vector<Place*>& places, const std::vector<Rank>& ranks);
-  // Dump, transfer, restore, adoption of the copy, end of the original.
+  // Dump, transfer, restore, adoption of the copy, end of the original, filling.
   Rank Move(Place& source, Rank rank, Place& target);
-  // Sends the image through a socketpair into an assembler, as between two proxies.
+  // Sends the image through a socketpair into an assembler, as between two proxies; its memory
+  // comes to lie in HeldPages.
   image::RankImage Transfer(image::RankImage image);
+  static std::shared_ptr<HeldPages> HeldOf(const image::RankImage& image);
   RestoreDone Restore(Place& place, image::RankImage image, const Wires& wires);
+  Result<> FillMemory(Place& place);
   // Dispatches slots and mailbox until it holds; fails the test at the deadline.
   void Until(const std::function<bool()>& holds);
 

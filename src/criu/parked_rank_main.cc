@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -27,6 +28,7 @@
 namespace {
 
 constexpr int kControl = 7, kPmi = 5;
+constexpr std::size_t kPageWords = 4096 / sizeof(std::uint64_t);
 std::atomic<long> alarms{0}, ticks{0};
 
 // Pattern of word i, different everywhere, so that a page in the wrong place shows.
@@ -44,19 +46,35 @@ struct Memory {
     }
     return true;
   }
+  // A piece of it from a page on, for those who change its mapping.
+  std::uint64_t* Page(std::size_t page) const { return words + page * kPageWords; }
+  std::size_t pages() const { return count / kPageWords; }
+  void Write(std::size_t page, std::size_t pages) const {
+    for (std::size_t i = page * kPageWords; i < (page + pages) * kPageWords; ++i)
+      words[i] = Pattern(i);
+  }
   std::size_t count;
   std::uint64_t* words;
 };
 
-// The helper child answers each byte with its successor over a socketpair inside the rank.
-pid_t StartHelper(int* socket_fd) {
+bool IsZero(const std::uint64_t* words, std::size_t pages) {
+  return std::all_of(words, words + pages * kPageWords, [](std::uint64_t w) { return w == 0; });
+}
+
+// The helper child answers each byte with its successor over a socketpair inside the rank, and 'm'
+// with whether it has its memory.
+pid_t StartHelper(const Memory& memory, int* socket_fd) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) std::abort();
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
     for (char byte; read(ends[1], &byte, 1) == 1;) {
-      ++byte;
+      if (byte == 'm') {
+        byte = memory.Holds() ? 'y' : 'n';
+      } else {
+        ++byte;
+      }
       if (write(ends[1], &byte, 1) != 1) break;
     }
     _exit(3);
@@ -72,9 +90,9 @@ double Now() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-bool HelperAnswers(int socket_fd) {
-  char byte = 'a';
-  return write(socket_fd, &byte, 1) == 1 && read(socket_fd, &byte, 1) == 1 && byte == 'b';
+bool HelperAnswers(int socket_fd, char question, char answer) {
+  return write(socket_fd, &question, 1) == 1 && read(socket_fd, &question, 1) == 1 &&
+         question == answer;
 }
 
 // Waits until the thread and the interval timer have gone on; true when they do.
@@ -138,8 +156,10 @@ std::string StartDaemon() {
 
 class Rank {
  public:
-  Rank(std::size_t bytes) : private_memory_(bytes, MAP_PRIVATE), shared_memory_(bytes, MAP_SHARED) {
-    helper_ = StartHelper(&helper_fd_);
+  explicit Rank(std::size_t bytes)
+      : private_memory_(bytes, MAP_PRIVATE),
+        shared_memory_(std::min<std::size_t>(bytes, 4u << 20), MAP_SHARED) {
+    helper_ = StartHelper(private_memory_, &helper_fd_);
     thread_ = std::thread([] {
       for (;;) {
         timespec nap{0, 2'000'000};
@@ -164,6 +184,11 @@ class Rank {
     if (question == "state") return State();
     if (question == "pmi") return AskPmi();
     if (question == "tcp") return HoldTcp();
+    if (question == "fork") return Fork() ? "right" : "wrong";
+    if (question == "remap") return Remap() ? "right" : "wrong";
+    if (question == "dontneed") return DoWithout() ? "right" : "wrong";
+    if (question == "unmap") return Unmap() ? "right" : "wrong";
+    if (question == "scan") return Scan();
     if (question == "daemon") return StartDaemon();
     if (question.starts_with("stdin ")) return ReadInput(std::stoul(question.substr(6)));
     if (question.starts_with("say ")) {
@@ -175,15 +200,72 @@ class Rank {
   }
 
  private:
+  // Both look at all of it.
+  bool Fork() const {
+    const pid_t child = fork();
+    if (child == 0) _exit(private_memory_.Holds() ? 0 : 1);
+    const bool holds = private_memory_.Holds();
+    int status = 1;
+    return waitpid(child, &status, 0) == child && status == 0 && holds;
+  }
+  // The second half goes elsewhere and is right there; then it comes back. Where it was is empty.
+  bool Remap() const {
+    const std::size_t half = private_memory_.pages() / 2, bytes = half * 4096;
+    std::uint64_t* here = private_memory_.Page(private_memory_.pages() - half);
+    const std::size_t first = static_cast<std::size_t>(here - private_memory_.words);
+    void* there = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    there = mremap(here, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, there);
+    if (there == MAP_FAILED) return false;
+    const auto* words = static_cast<const std::uint64_t*>(there);
+    bool right = true;
+    for (std::size_t i = 0; i < half / 2 * kPageWords; ++i) right &= words[i] == Pattern(first + i);
+    if (mmap(here, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+        MAP_FAILED)
+      return false;
+    right &= IsZero(here, half);
+    return mremap(there, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, here) != MAP_FAILED && right;
+  }
+  // Every other 16 pages of the first half.
+  bool DoWithout() const {
+    bool right = true;
+    for (std::size_t page = 0; page + 16 <= private_memory_.pages() / 2; page += 32) {
+      right &= madvise(private_memory_.Page(page), 16 * 4096, MADV_DONTNEED) == 0 &&
+               IsZero(private_memory_.Page(page), 16);
+      private_memory_.Write(page, 16);
+    }
+    return right;
+  }
+  bool Unmap() const {
+    bool right = true;
+    for (std::size_t page = 16; page + 16 <= private_memory_.pages(); page += 64) {
+      std::uint64_t* words = private_memory_.Page(page);
+      right &= munmap(words, 16 * 4096) == 0 &&
+               mmap(words, 16 * 4096, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == words &&
+               IsZero(words, 16);
+      private_memory_.Write(page, 16);
+    }
+    return right;
+  }
+  // Says on stdout what is wrong as soon as it sees it.
+  std::string Scan() const {
+    for (std::size_t i = 0; i < private_memory_.count; ++i) {
+      if (private_memory_.words[i] == Pattern(i)) continue;
+      return write(1, "wrong\n", 6) == 6 ? "wrong" : "";
+    }
+    return "right";
+  }
+
   std::string State() {
     std::array<char, 8> kept{};
     const bool file =
         pread(deleted_, kept.data(), kept.size(), 0) == 4 && std::string(kept.data()) == "kept";
     return std::format(
-        "pid={} helper={} memory={} shared={} helper_answers={} time_goes_on={} "
+        "pid={} helper={} memory={} shared={} helper_memory={} helper_answers={} time_goes_on={} "
         "deleted_file={} now={:.6f}",
         getpid(), helper_, private_memory_.Holds(), shared_memory_.Holds(),
-        HelperAnswers(helper_fd_), TimeGoesOn(), file, Now());
+        HelperAnswers(helper_fd_, 'm', 'y'), HelperAnswers(helper_fd_, 'a', 'b'), TimeGoesOn(),
+        file, Now());
   }
 
   Memory private_memory_, shared_memory_;

@@ -12,6 +12,8 @@
 #include <string>
 
 #include "criu/criu_log.h"
+#include "criu/missing_pages.h"
+#include "criu/pagemap.h"
 #include "criu/process_tree.h"
 #include "criu/ties.h"
 
@@ -35,6 +37,70 @@ TEST(CriuLog, QuotesErrorsWithoutStampsAndPlaces) {
 TEST(CriuLog, TailBeginsAtALine) {
   EXPECT_EQ(LogTail("one\ntwo\nthree\n", 100), "one\ntwo\nthree\n");
   EXPECT_EQ(LogTail("one\ntwo\nthree\n", 8), "three\n");
+}
+
+TEST(MissingPages, AreCutWhereTheyCome) {
+  MissingPages missing;
+  missing.Add({0x10000, 16, 7, 0x10000});
+  missing.Add({0x30000, 4, 7, 0x30000});
+  const auto middle = missing.Cut(0x14000, 0x18000);
+  EXPECT_THAT(middle, testing::ElementsAre(MissingRun{0x14000, 4, 7, 0x14000}));
+  EXPECT_THAT(missing.All(), testing::ElementsAre(MissingRun{0x10000, 4, 7, 0x10000},
+                                                  MissingRun{0x18000, 8, 7, 0x18000},
+                                                  MissingRun{0x30000, 4, 7, 0x30000}));
+  EXPECT_TRUE(missing.Cut(0x14000, 0x18000).empty());
+  EXPECT_EQ(missing.At(0x17000), std::nullopt);
+  EXPECT_EQ(missing.At(0x1f000), (MissingRun{0x1f000, 1, 7, 0x1f000}));
+  EXPECT_EQ(missing.At(0x20000), std::nullopt);
+  EXPECT_EQ(missing.Next(0x20000), (MissingRun{0x30000, 4, 7, 0x30000}));
+  EXPECT_EQ(missing.Next(0x34000), (MissingRun{0x10000, 4, 7, 0x10000}));
+  EXPECT_EQ(missing.Cut(0, UINT64_MAX).size(), 3u);
+  EXPECT_TRUE(missing.empty());
+  EXPECT_EQ(missing.Next(0), std::nullopt);
+}
+
+TEST(MissingPages, KeepTheirContentWhenTheyMove) {
+  MissingPages missing;
+  missing.Add({0x10000, 16, 7, 0x10000});
+  missing.Move(0x14000, 0x50000, 0x4000);
+  missing.Move(0x51000, 0x60000, 0x1000);
+  EXPECT_THAT(
+      missing.All(),
+      testing::ElementsAre(MissingRun{0x10000, 4, 7, 0x10000}, MissingRun{0x18000, 8, 7, 0x18000},
+                           MissingRun{0x50000, 1, 7, 0x14000}, MissingRun{0x52000, 2, 7, 0x16000},
+                           MissingRun{0x60000, 1, 7, 0x15000}));
+}
+
+// As CRIU 4.1.1 writes it.
+TEST(Pagemap, IsReadAndWrittenAsCriuDoes) {
+  constexpr char kImage[] =
+      "\x19\x43\x56\x54\x25\x40\x08\x56"
+      "\x02\0\0\0\x08\x01"
+      "\x0c\0\0\0\x08\x80\xc0\xb8\xba\xa4\xbb\x15\x10\x01\x20\x04"
+      "\x0c\0\0\0\x08\x80\xc0\x95\xbe\xa7\xbb\x15\x10\x03\x20\x06";
+  const std::string image(kImage, sizeof kImage - 1);
+  const Result<Pagemap> pagemap = DecodePagemap(image, "pagemap-1.img");
+  ASSERT_TRUE(pagemap) << pagemap.error().message;
+  EXPECT_EQ(pagemap->pages_number, 1u);
+  ASSERT_EQ(pagemap->entries.size(), 2u);
+  EXPECT_EQ(pagemap->entries[0].pages, 1u);
+  EXPECT_EQ(pagemap->entries[0].flags, kPagePresent);
+  EXPECT_EQ(pagemap->entries[1].pages, 3u);
+  EXPECT_EQ(pagemap->entries[1].flags, kPagePresent | kPageLazy);
+  EXPECT_EQ(Encode(*pagemap), image);
+  for (std::size_t size : {0u, 8u, 12u, 14u + 5u})
+    EXPECT_FALSE(DecodePagemap(image.substr(0, size), "pagemap-1.img")) << size;
+}
+
+TEST(Pagemap, EntriesThatGoOnAreOne) {
+  Pagemap pagemap;
+  pagemap.Append({0x1000, 2, kPageLazy});
+  pagemap.Append({0x3000, 1, kPageLazy});
+  pagemap.Append({0x4000, 1, kPagePresent});
+  pagemap.Append({0x6000, 1, kPagePresent});
+  EXPECT_THAT(pagemap.entries, testing::ElementsAre(PagemapEntry{0x1000, 3, kPageLazy},
+                                                    PagemapEntry{0x4000, 1, kPagePresent},
+                                                    PagemapEntry{0x6000, 1, kPagePresent}));
 }
 
 // A child with a child, both of which wait for their end.

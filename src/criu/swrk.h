@@ -15,6 +15,7 @@ namespace xmpi::criu {
 // The numbers under which criu finds what it is given.
 inline constexpr int kSwrkSocketFd = 3;
 inline constexpr int kSwrkImagesFd = 4;
+inline constexpr int kSwrkPagesFd = 5;
 inline constexpr int kSwrkFirstInheritFd = 10;
 
 struct Swrk {

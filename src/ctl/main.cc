@@ -32,7 +32,6 @@ struct Words {
   std::string to;
   double within_s = 0;
   bool no_precopy = false;
-  bool fast = false;
   std::vector<std::string> nodes;
   std::string proxy_path;
 };
@@ -121,7 +120,6 @@ std::vector<Result<Json>> Order(const std::string& job, const std::vector<std::s
     if (words.within_s > 0)
       request.within_ms = std::max<std::int64_t>(1, std::llround(words.within_s * 1000));
     request.precopy = !words.no_precopy;
-    request.fast = words.fast;
     threads.emplace_back([&, i, request] {
       const auto show = [&](const Json& event) {
         if (!words.json) progress.Show(event);

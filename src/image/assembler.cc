@@ -56,6 +56,7 @@ Result<> Assembler::Accept(const Chunk& chunk) {
   if (ended_) return Refuse("an image chunk out of place");
   if (header.kind == ChunkKind::kEnd) {
     ended_ = true;
+    sent_bytes_ = header.total;
     return {};
   }
   const auto state = states_.find(header.rank);

@@ -57,6 +57,8 @@ class Assembler {
   // Whether kEnd came on this connection: nothing more will come on it.
   bool ended() const { return ended_; }
   std::uint64_t bytes() const { return bytes_; }
+  // What the source says that it has sent, on all connections.
+  std::uint64_t sent_bytes() const { return sent_bytes_; }
 
   // What the source need not send again; kept by rank and file. Whole ranks have a flag.
   Holdings Holds() const;
@@ -84,6 +86,7 @@ class Assembler {
   std::uint64_t declared_bytes_ = 0;
   std::uint64_t bytes_ = 0;
   bool ended_ = false;
+  std::uint64_t sent_bytes_ = 0;
   std::size_t complete_ranks_ = 0;
   std::map<RankId, std::unique_ptr<RankState>> states_;
 };

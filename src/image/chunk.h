@@ -6,11 +6,13 @@
 //        4    2  version, 1
 //        6    2  kind
 //        8    4  rank
-//       12    4  file     number of the file within the rank's image; 0 is the manifest. kPages:
-//       PID 16    8  offset   of the payload in the file. kPages: the chunk's number on its lane 24
-//       4  length   of the payload 28    4  reserved, 0 32    8  total    kFile, kManifest: the
-//       file's length 40   16  reserved, 0 56    8  XXH3-64 over the header up to here and the
-//       payload
+//       12    4  file     number of the file within the rank's image, 0: the manifest; kPages: a PID
+//       16    8  offset   of the payload in the file; kPages: the chunk's number on its lane
+//       24    4  length   of the payload
+//       28    4  reserved, 0
+//       32    8  total    kFile, kManifest: the file's length; kEnd: all sent since the dump began
+//       40   16  reserved, 0
+//       56    8  XXH3-64 over the header up to here and the payload
 //
 // A chunk whose hash does not check is kUnreachable, as a connection that broke; any other that is
 // not as it should be is kProtocol. Either way the connection is closed, and what was accepted

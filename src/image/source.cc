@@ -167,8 +167,8 @@ Result<> SendBegin(const WriteAll& write, const Begin& begin) {
   return WriteChunk(write, header, AsBytes(payload));
 }
 
-Result<> SendEnd(const WriteAll& write) {
-  return WriteChunk(write, ChunkHeader{.kind = ChunkKind::kEnd}, {});
+Result<> SendEnd(const WriteAll& write, std::uint64_t sent_bytes) {
+  return WriteChunk(write, {.kind = ChunkKind::kEnd, .total = sent_bytes}, {});
 }
 
 Result<> SendWait(const WriteAll& write) {

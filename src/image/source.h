@@ -66,7 +66,8 @@ Result<Holdings> ReceiveHoldings(const ReadAll& read);
 // One rank's image; skips what the target holds.
 Result<> SendImage(const WriteAll& write, RankImage* image, const RankHoldings& held,
                    std::uint64_t* bytes_sent);
-Result<> SendEnd(const WriteAll& write);
+// `sent_bytes`: on all connections together since the dump began, for the target to report.
+Result<> SendEnd(const WriteAll& write, std::uint64_t sent_bytes = 0);
 // While there is nothing to send yet: a target takes silence for the end of the source.
 Result<> SendWait(const WriteAll& write);
 // The source may ask this before it sends: what the target sees under the names of held files, in

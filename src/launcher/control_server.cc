@@ -124,7 +124,6 @@ void ControlServer::OnRequest(const std::shared_ptr<Client>& client, std::string
       core::EvacuateOrder order{.request = id, .node = request->node, .to = request->to};
       if (request->within_ms) order.within = std::chrono::milliseconds(*request->within_ms);
       order.precopy = request->precopy;
-      order.fast = request->fast;
       return Order(client, id, std::move(order));
     }
     case wire::CtlRequest::Command::kCancel: {

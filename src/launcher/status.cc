@@ -62,14 +62,15 @@ Json ProgressJson(const wire::Progress& progress) {
 Json MigrationJson(const core::Migration& migration) {
   Json moves = Json::array();
   for (const core::Move& move : migration.moves) {
-    moves.push_back({{"slot", move.slot},
-                     {"from", move.from},
-                     {"to", move.to},
-                     {"attempt", move.candidate.attempt},
-                     {"predicted_ms", move.plan ? Json(Milliseconds(static_cast<std::int64_t>(
-                                                      move.plan->predicted_us())))
-                                                : Json()},
-                     {"progress", move.progress ? ProgressJson(*move.progress) : Json()}});
+    moves.push_back(
+        {{"slot", move.slot},
+         {"from", move.from},
+         {"to", move.to},
+         {"attempt", move.candidate.attempt},
+         {"predicted_ms",
+          move.plan ? Json(Milliseconds(static_cast<std::int64_t>(move.plan->predicted_us())))
+                    : Json()},
+         {"progress", move.progress ? ProgressJson(*move.progress) : Json()}});
   }
   return {{"migration", migration.id},
           {"phase", std::string(core::Name(core::PhaseOf(migration.step)))},

@@ -53,8 +53,7 @@ Result<wire::RankImage> FactsOf(RankId rank, const std::string& note) {
 
 void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
                const std::vector<wire::RankImage>& facts, const FilePolicy& files,
-               criu::Checkpointer* checkpointer,
-               std::function<void(image::RankImage)> on_image,
+               criu::Checkpointer* checkpointer, std::function<void(image::RankImage)> on_image,
                std::function<void(Result<std::vector<wire::RankImage>>)> done) {
   if (ranks.empty()) return done(Fail("no rank lives here any more"));
   auto dump = std::make_shared<Dump>(Dump{{}, std::move(on_image), std::move(done)});

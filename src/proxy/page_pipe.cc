@@ -122,9 +122,9 @@ Result<> PagePipe::SendOnce(Lane& lane, Work& work) {
       if (work.manner.looked) work.manner.looked(job.rank, bytes);
       return work.manner.pace ? work.manner.pace->Take(bytes, lane.stop) : Result<>();
     };
-    XMPI_ASSIGN_OR_RETURN(const image::PassStats part,
-                          lane.known->Send(job.rank, job.pid, *job.source, job.runs,
-                                           WriteTo(&*lane.socket), pace));
+    XMPI_ASSIGN_OR_RETURN(
+        const image::PassStats part,
+        lane.known->Send(job.rank, job.pid, *job.source, job.runs, WriteTo(&*lane.socket), pace));
     stats += part;
   }
   XMPI_RETURN_IF_ERROR(lane.known->Confirm(ReadFrom(&*lane.socket), WriteTo(&*lane.socket)));
@@ -138,10 +138,10 @@ Result<> PagePipe::Connect(Lane& lane) {
                                                             options_.timeouts, lane.stop));
   lane.socket.emplace(std::move(socket));
   const StopSignal::Scope scope(&lane.stop, &*lane.socket);
-  XMPI_RETURN_IF_ERROR(
-      image::SendBegin(WriteTo(&*lane.socket), {.stream = options_.stream,
-                                                .lane = static_cast<std::uint16_t>(lane.known->lane()),
-                                                .lanes = static_cast<std::uint16_t>(options_.lanes)}));
+  XMPI_RETURN_IF_ERROR(image::SendBegin(WriteTo(&*lane.socket),
+                                        {.stream = options_.stream,
+                                         .lane = static_cast<std::uint16_t>(lane.known->lane()),
+                                         .lanes = static_cast<std::uint16_t>(options_.lanes)}));
   XMPI_ASSIGN_OR_RETURN(const std::uint64_t accepted,
                         image::ReceiveAccepted(ReadFrom(&*lane.socket)));
   return lane.known->OnConnected(accepted);

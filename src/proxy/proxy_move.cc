@@ -90,14 +90,13 @@ Result<> Proxy::ListenForImages(const criu::Preflight& criu) {
       .ranks = std::move(ranks),
       .limit_bytes = MemoryBytes(),
       .timeouts = bootstrap_.timeouts,
-      .answers = {.facts = [here = HereWith(criu)](const std::string& facts) {
-                    return AnswerFacts(here, facts);
-                  },
+      .answers = {.facts = [here = HereWith(criu)](
+                               const std::string& facts) { return AnswerFacts(here, facts); },
                   .look = checkpointer().Looker()}};
-  XMPI_ASSIGN_OR_RETURN(
-      receiver_,
-      ImageReceiver::Start(secret_, std::move(options), PostFunction(),
-                           [this](Result<std::uint64_t> bytes) { OnImages(std::move(bytes)); }));
+  XMPI_ASSIGN_OR_RETURN(receiver_, ImageReceiver::Start(secret_, std::move(options), PostFunction(),
+                                                        [this](Result<std::uint64_t> bytes) {
+                                                          OnImages(std::move(bytes));
+                                                        }));
   return FAULT_POINT("prepare.after");
 }
 
@@ -160,10 +159,10 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Prefli
   const AttemptId attempt = action.candidate_attempt;
   files_ = std::make_shared<FilePolicy>(FilePolicy{.carry = bootstrap_.carry_files});
   FileRules rules{.source = bootstrap_.node, .target = "the target", .carry = files_->carry};
-  std::function<std::vector<image::HeldFile>()> held =
-      [ranks = ranks_.Living(), checkpointer = &checkpointer()] {
-        return HeldFiles(ranks, *checkpointer);
-      };
+  std::function<std::vector<image::HeldFile>()> held = [ranks = ranks_.Living(),
+                                                        checkpointer = &checkpointer()] {
+    return HeldFiles(ranks, *checkpointer);
+  };
   if (receiver_) {  // the ranks are what is held here
     XMPI_ASSIGN_OR_RETURN(std::vector<HeldImage> here, HeldImages());
     std::vector<image::RankImage> images;
@@ -194,9 +193,10 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Prefli
            .scan = action.precopy && !receiver_ ? Scanner(ranks_.Living(), slot_->proc_fd())
                                                 : std::function<Result<std::vector<PageJob>>()>(),
            .precopy = {action.precopy.value_or(std::chrono::milliseconds(0)), action.within},
-           .progress = [this, connecting = connecting_](const wire::Progress& progress) {
-             if (connecting == connecting_) SendProgress(progress);
-           }},
+           .progress =
+               [this, connecting = connecting_](const wire::Progress& progress) {
+                 if (connecting == connecting_) SendProgress(progress);
+               }},
           PostFunction(),
           [this, attempt, connecting = connecting_](Result<wire::Plan> connected) {
             if (connecting != connecting_) return;
@@ -403,7 +403,7 @@ void Proxy::OnFilled(Result<> filled) {
     SendProblem(std::format("{}; its ranks are ended", filled.error().message));
     return ranks_.End(true);
   }
-  if (connect_when_filled_) Perform(*std::exchange(connect_when_filled_, std::nullopt));
+  if (auto connect = std::exchange(connect_when_filled_, std::nullopt)) Perform(*connect);
 }
 
 // ---- the phases in which a proxy only passes on what launcher and ranks say

@@ -169,7 +169,8 @@ Result<wire::Plan> ImageSender::SendAhead(os::TlsSocket* socket) {
   manner.nice = limits::kPrecopyNice;
   const Clock::time_point begin = Clock::now();
   for (;;) {
-    const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+    const auto elapsed =
+        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
     if (const auto why = precopy.WhyEnough(elapsed)) return precopy.Plan(*why);
     XMPI_ASSIGN_OR_RETURN(const std::vector<PageJob> jobs, options_.scan());
     meter_.Begin(wire::Progress::PRECOPY);
@@ -202,9 +203,9 @@ Result<> ImageSender::SendMemory(os::TlsSocket* socket, image::RankImage* image)
   for (image::TaskMemory& task : image->manifest.memory) {
     const auto digest = pipe_.Digest(manifest.rank, task.pid, task.runs);
     if (!digest)
-      return Fail(ErrorCode::kRefused,
-                  std::format("rank {}: some pages of process {} cannot be read", manifest.rank,
-                              task.pid));
+      return Fail(
+          ErrorCode::kRefused,
+          std::format("rank {}: some pages of process {} cannot be read", manifest.rank, task.pid));
     task.digest = *digest;
   }
   return {};
@@ -330,7 +331,8 @@ void ImageReceiver::Serve(Connection& connection) {
   connection.ended = true;
 }
 
-// One at a time: a source that comes again is the one to hear, whatever its former connection is at.
+// One at a time: a source that comes again is the one to hear, whatever its former connection is
+// at.
 Result<> ImageReceiver::ServeControl(Connection& connection) {
   {
     const std::lock_guard lock(mutex_);

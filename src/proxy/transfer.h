@@ -1,10 +1,10 @@
 // transfer: the images go from the source's proxy to the candidate, memory to memory, each as soon
 // as it is dumped: the files of an image over one TLS connection, control, and before them the
 // memory over the lanes of a PagePipe. ImageSender is the source's end, ImageReceiver the
-// candidate's; each has its own threads and tells the event loop through Post. Pre-copy is a part of
-// the sender's beginning: it is connected when the memory of the running ranks has gone ahead. The
-// sender is never silent for long; a connection that breaks, or falls silent, is made again and goes
-// on where the receiver's images end. Destroying either ends its threads and frees its images.
+// candidate's; each has its own threads and tells the event loop through Post. Pre-copy is a part
+// of the sender's beginning: it is connected when the memory of the running ranks has gone ahead.
+// The sender is never silent for long; a connection that breaks, or falls silent, is made again and
+// goes on where the receiver's images end. Destroying either ends its threads and frees its images.
 #pragma once
 
 #include <atomic>
@@ -109,9 +109,9 @@ class ImageSender {
   Connected connected_;
   Sent sent_;
   ProgressMeter meter_;
-  PagePipe pipe_;  // uses tls_
+  PagePipe pipe_;            // uses tls_
   std::uint64_t bytes_ = 0;  // on the wire since the dump began
-  bool corrupted_ = false;  // a fault point's doing
+  bool corrupted_ = false;   // a fault point's doing
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -176,14 +176,14 @@ class ImageReceiver {
   image::DirectoryStorage storage_;
   const std::shared_ptr<image::PageStore> store_;
   image::Assembler assembler_;
-  std::mutex control_mutex_;  // held by the control connection that feeds the assembler
-  std::mutex mutex_;          // of what follows
+  std::mutex control_mutex_;       // held by the control connection that feeds the assembler
+  std::mutex mutex_;               // of what follows
   Connection* control_ = nullptr;  // the newest
   std::optional<Clock::time_point> control_lost_at_;
   std::optional<Result<>> settled_;
   std::list<Connection> connections_;
   std::atomic<bool> stopped_ = false;
-  StopSignal no_more_;  // settled, or stopped
+  StopSignal no_more_;   // settled, or stopped
   std::jthread thread_;  // last: it uses all of the above
 };
 

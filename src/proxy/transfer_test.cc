@@ -13,6 +13,7 @@
 #include <atomic>
 #include <format>
 #include <optional>
+#include <random>
 
 #include "base/fault_points.h"
 #include "image/source.h"
@@ -30,6 +31,30 @@ std::string Pattern(RankId rank) {
     bytes[i] = static_cast<char>((i * 2654435761u + rank * 97) >> 13);
   return bytes;
 }
+
+// The memory of one process, which may change between two looks at it.
+class Memory : public image::PageSource {
+ public:
+  static constexpr std::uint64_t kBase = 0x7000'0000'0000;
+  static constexpr std::size_t kPages = 1500;  // in three regions
+
+  explicit Memory(RankId rank) : bytes_(kPages * image::kPageBytes) {
+    std::mt19937 random(rank);  // nothing in it repeats or can be compressed
+    for (std::byte& byte : bytes_) byte = static_cast<std::byte>(random());
+  }
+  Result<std::size_t> Read(pid_t, std::uint64_t address, std::span<std::byte> out) override {
+    const std::size_t at = address - kBase;
+    const std::size_t size = std::min(out.size(), bytes_.size() - at);
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(at), size, out.begin());
+    return size;
+  }
+  void Change(std::size_t page) { bytes_[page * image::kPageBytes] ^= std::byte{1}; }
+  std::vector<image::PageRun> runs() const { return {{kBase, kPages}}; }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
 
 image::RankImage MakeImage(RankId rank) {
   image::RankImage image{*os::MakeMemoryDirectory(0), {}};
@@ -73,15 +98,17 @@ class CuttingRelay {
       while (poll(&wait, 1, 20) == 0) {
         if (stop.stop_requested()) return;
       }
-      const Fd source(accept4(listener_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-      const Fd target(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      Fd source(accept4(listener_.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      Fd target(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       sockaddr_in address{};
       address.sin_family = AF_INET;
       address.sin_port = htons(target_);
       address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
       if (connect(target.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
         return;
-      Carry(source, target, number < cuts_.size() ? cuts_[number] : SIZE_MAX, stop);
+      const std::size_t budget = number < cuts_.size() ? cuts_[number] : SIZE_MAX;
+      carriers_.emplace_back([this, source = std::move(source), target = std::move(target), budget,
+                              stop] { Carry(source, target, budget, stop); });
     }
   }
   void Carry(const Fd& source, const Fd& target, std::size_t budget, std::stop_token stop) {
@@ -109,6 +136,7 @@ class CuttingRelay {
   std::vector<std::size_t> cuts_;
   os::Listener listener_;
   std::atomic<bool> hushed_ = false;
+  std::vector<std::jthread> carriers_;
   std::jthread thread_;
 };
 
@@ -140,8 +168,14 @@ class TransferTest : public testing::Test {
   void StartSender(std::uint16_t port, const os::Secret& secret, TransferId id) {
     auto sender = ImageSender::Start(
         secret,
-        {.id = std::move(id), .addresses = {"127.0.0.1"}, .port = port, .timeouts = timeouts_},
-        ToLoop(), [this](Result<> connected) { connected_ = connected; },
+        {.id = std::move(id),
+         .addresses = {"127.0.0.1"},
+         .port = port,
+         .timeouts = timeouts_,
+         .lanes = 2,
+         .scan = scan_,
+         .precopy = {.longest = std::chrono::milliseconds(20'000)}},
+        ToLoop(), [this](Result<wire::Plan> connected) { connected_ = std::move(connected); },
         [this](Result<std::uint64_t> bytes) { sent_ = bytes; });
     ASSERT_TRUE(sender) << sender.error().message;
     sender_ = std::move(*sender);
@@ -161,9 +195,40 @@ class TransferTest : public testing::Test {
     for (RankId rank = 0; rank < kRanks; ++rank) {
       auto image = receiver_->Image(rank);
       ASSERT_TRUE(image) << image.error().message;
-      EXPECT_EQ(image->manifest.pid, static_cast<pid_t>(10 + rank));
+      EXPECT_EQ(image->image.manifest.pid, static_cast<pid_t>(10 + rank));
       EXPECT_EQ(receiver_->NoteOf(rank), std::format("of rank {}", rank));
-      EXPECT_TRUE(ReadBack(*image) == Pattern(rank)) << "rank " << rank;
+      EXPECT_TRUE(ReadBack(image->image) == Pattern(rank)) << "rank " << rank;
+    }
+  }
+  // Each rank is one process with a memory.
+  void GiveMemory() {
+    for (RankId rank = 0; rank < kRanks; ++rank)
+      memories_.push_back(std::make_shared<Memory>(rank));
+  }
+  Result<std::vector<PageJob>> Scan() {
+    std::vector<PageJob> jobs;
+    for (RankId rank = 0; rank < kRanks; ++rank)
+      jobs.push_back({rank, 1, memories_[rank], memories_[rank]->runs()});
+    return jobs;
+  }
+  void SendAllWithMemory() {
+    for (RankId rank = 0; rank < kRanks; ++rank) {
+      image::RankImage image = MakeImage(rank);
+      image.manifest.memory = {{.pid = 1, .runs = memories_[rank]->runs(), .digest = {}}};
+      image.pages = memories_[rank];
+      sender_->Add(std::move(image));
+    }
+    sender_->Finish();
+  }
+  void ExpectTheMemory() {
+    for (RankId rank = 0; rank < kRanks; ++rank) {
+      const auto held = receiver_->Image(rank);
+      ASSERT_TRUE(held) << held.error().message;
+      std::vector<std::byte> bytes(Memory::kPages * image::kPageBytes);
+      const Result<std::size_t> read = held->pages->Read(1, Memory::kBase, bytes);
+      ASSERT_TRUE(read) << read.error().message;
+      EXPECT_EQ(*read, bytes.size());
+      EXPECT_TRUE(bytes == memories_[rank]->bytes()) << "rank " << rank;
     }
   }
 
@@ -174,7 +239,9 @@ class TransferTest : public testing::Test {
   LinkTimeouts timeouts_;
   std::unique_ptr<ImageReceiver> receiver_;
   std::unique_ptr<ImageSender> sender_;
-  std::optional<Result<>> connected_;
+  std::vector<std::shared_ptr<Memory>> memories_;
+  std::function<Result<std::vector<PageJob>>()> scan_;
+  std::optional<Result<wire::Plan>> connected_;
   std::optional<Result<std::uint64_t>> sent_, received_;
 };
 
@@ -255,11 +322,75 @@ TEST_F(TransferTest, WhatIsHeldCanBeSentOn) {
   StartSender(receiver_->port(), secret_, id_);
   for (RankId rank = 0; rank < kRanks; ++rank) {
     EXPECT_EQ(first->NoteOf(rank), std::format("of rank {}", rank));
-    sender_->Add(std::move(*first->Image(rank)));
+    sender_->Add(std::move(first->Image(rank)->image));
   }
   sender_->Finish();
   RunUntil([&] { return sent_ && received_; });
   ExpectEverything();
+}
+
+TEST_F(TransferTest, MemoryArrivesWithItsImages) {
+  GiveMemory();
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  SendAllWithMemory();
+  RunUntil([&] { return sent_ && received_; });
+  ASSERT_TRUE(*sent_) << sent_->error().message;
+  EXPECT_EQ(**sent_, **received_);  // as the source counts, and told
+  ExpectEverything();
+  ExpectTheMemory();
+}
+
+TEST_F(TransferTest, WhatWentAheadIsNotSentAgain) {
+  GiveMemory();
+  StartReceiver();
+  scan_ = [this] { return Scan(); };
+  StartSender(receiver_->port(), secret_, id_);
+  RunUntil([&] { return connected_.has_value(); });
+  ASSERT_TRUE(*connected_) << connected_->error().message;
+  constexpr std::uint64_t kMemory = kRanks * Memory::kPages * image::kPageBytes;
+  EXPECT_EQ((*connected_)->memory_bytes(), kMemory);
+  EXPECT_GE((*connected_)->sent_bytes(), kMemory);
+  EXPECT_EQ((*connected_)->dirty_bytes(), 0u);
+  EXPECT_EQ((*connected_)->why_ended(), "converged");
+  for (std::size_t page : {0u, 700u, 1499u}) memories_[1]->Change(page);
+  SendAllWithMemory();
+  RunUntil([&] { return sent_ && received_; });
+  ASSERT_TRUE(*sent_) << sent_->error().message;
+  EXPECT_LT(**sent_, kRanks * kFileBytes + kMemory / 10);
+  ExpectEverything();
+  ExpectTheMemory();
+}
+
+TEST_F(TransferTest, ALaneThatIsCutGoesOnAndLosesNothing) {
+  GiveMemory();
+  StartReceiver();
+  CuttingRelay relay(receiver_->port(), {SIZE_MAX, 1'500'000, 900'000, 2'000'000});
+  StartSender(relay.port(), secret_, id_);
+  SendAllWithMemory();
+  RunUntil([&] { return sent_ && received_; });
+  ASSERT_TRUE(*sent_) << sent_->error().message;
+  ExpectEverything();
+  ExpectTheMemory();
+}
+
+TEST_F(TransferTest, MemoryThatIsHeldCanBeSentOn) {
+  GiveMemory();
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  SendAllWithMemory();
+  RunUntil([&] { return sent_ && received_; });
+  const std::unique_ptr<ImageReceiver> first = std::move(receiver_);
+  sent_.reset();
+  received_.reset();
+  id_.candidate.attempt = 4;
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  for (RankId rank = 0; rank < kRanks; ++rank) sender_->Add(std::move(first->Image(rank)->image));
+  sender_->Finish();
+  RunUntil([&] { return sent_ && received_; });
+  ExpectEverything();
+  ExpectTheMemory();
 }
 
 TEST_F(TransferTest, TheWrongSecretIsRefusedAndHarmsNobody) {

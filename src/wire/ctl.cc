@@ -59,7 +59,6 @@ std::string ToLine(const CtlRequest& request) {
       if (request.to) object["to"] = *request.to;
       if (request.within_ms) object["within_ms"] = *request.within_ms;
       if (!request.precopy) object["precopy"] = false;
-      if (request.fast) object["fast"] = true;
       break;
   }
   return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -85,7 +84,6 @@ Result<CtlRequest> ParseCtlRequest(std::string_view line) {
   }
   XMPI_ASSIGN_OR_RETURN(request.within_ms, WithinOf(object));
   XMPI_ASSIGN_OR_RETURN(request.precopy, FlagOf(object, "precopy", true));
-  XMPI_ASSIGN_OR_RETURN(request.fast, FlagOf(object, "fast", false));
   return request;
 }
 

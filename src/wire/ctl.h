@@ -4,7 +4,7 @@
 //
 //   {"command": "status"}                                -> {"result": {...}}
 //   {"command": "evacuate", "node": "n2", "to": "n3"}    -> {"event": {...}} ... {"result": {...}}
-//     and, if wanted: "within_ms": 30000, "precopy": false, "fast": true
+//     and, if wanted: "within_ms": 30000, "precopy": false
 //   {"command": "cancel"}                                -> {"result": {...}}
 //   anything else                                        -> {"error": "..."}
 //
@@ -32,7 +32,6 @@ struct CtlRequest {
   std::optional<std::string> to{};  // evacuate
   std::optional<std::int64_t> within_ms{};
   bool precopy = true;
-  bool fast = false;
 };
 
 std::string ToLine(const CtlRequest& request);
