@@ -39,6 +39,8 @@ void Duplex::ReadNow() {
     const ssize_t size = recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+    // A packet socket tells this before what the peer sent first, when it left something unread.
+    if (size < 0 && errno == ECONNRESET) continue;
     ended_ = size <= 0;
     on_read_({buffer.data(), ended_ ? 0 : static_cast<std::size_t>(size)});
   }

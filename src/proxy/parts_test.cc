@@ -1,12 +1,19 @@
 // The parts of the proxy that need neither ranks nor a launcher.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <asio.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
 
+#include "base/check.h"
 #include "proxy/cores.h"
+#include "proxy/duplex.h"
 #include "proxy/environment.h"
 #include "proxy/prepare.h"
 
@@ -76,6 +83,29 @@ TEST(Environment, OursWinTheRanksComeNextTheNodesLast) {
 }
 
 TEST(Environment, AnyDeviceAndAnyPortAreNotSaid) { EXPECT_TRUE(NodeEnvironment("", "").empty()); }
+
+// Reads a socket pair's one end through a Duplex until it ends, and gives what came.
+std::vector<std::string> ReadToTheEnd(int type, const std::function<void(Fd theirs)>& peer) {
+  int ends[2];
+  XMPI_CHECK(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends) == 0);
+  asio::io_context loop;
+  std::vector<std::string> read;
+  const auto duplex =
+      Duplex::Open(loop, Fd(ends[0]), [&](std::string_view bytes) { read.emplace_back(bytes); });
+  duplex->Write("never read");
+  peer(Fd(ends[1]));
+  loop.run();
+  return read;
+}
+
+// The kernel tells of what was left unread before it gives what was written before the end.
+TEST(Duplex, LastWordsOfAPeerThatLeavesSomethingUnreadAreRead) {
+  for (const int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
+    const auto read = ReadToTheEnd(
+        type, [](Fd theirs) { EXPECT_EQ(send(theirs.get(), "last words", 10, 0), 10); });
+    EXPECT_EQ(read, (std::vector<std::string>{"last words", ""}));
+  }
+}
 
 class FindProgramTest : public testing::Test {
  protected:
