@@ -21,7 +21,7 @@ const fs::path kSource = fs::path(XMPI_SOURCE_DIR);
 const std::map<std::string, Names> kLayers = {
     {"base", {"base"}},
     {"wire", {"base", "wire"}},
-    {"preflight", {"base", "wire", "preflight"}},
+    {"preflight", {"base", "wire", "os", "preflight"}},
     {"pmi", {"base", "pmi"}},
     {"image", {"base", "image"}},
     {"core", {"base", "wire", "pmi", "image", "core"}},

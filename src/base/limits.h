@@ -68,6 +68,8 @@ inline constexpr std::chrono::seconds kSlotEnd{5};
 inline constexpr std::chrono::seconds kPageHasPlace{10};
 // criu's probe of the kernel, cold.
 inline constexpr std::chrono::seconds kCriuCheck{30};
+// What a rank holds for less than this while it runs is in no dump's way.
+inline constexpr std::chrono::milliseconds kHoldingLasts{1000};
 // The stop that a dump leaves behind may come just after criu's answer.
 inline constexpr std::chrono::seconds kDumpSettles{5};
 // One rank's dump or restore by criu; past it the rank stays where it is.

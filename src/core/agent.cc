@@ -76,7 +76,9 @@ void Agent::OnEvent(const LauncherSaid& said) {
       connecting_for_ = prepare.candidate_attempt();
       ConnectSource connect{{prepare.addresses().begin(), prepare.addresses().end()},
                             static_cast<std::uint16_t>(prepare.image_port()),
-                            prepare.candidate_attempt()};
+                            prepare.candidate_attempt(),
+                            prepare.target(),
+                            {prepare.sockets().begin(), prepare.sockets().end()}};
       if (prepare.precopy_ms() > 0) connect.precopy = std::chrono::milliseconds(prepare.precopy_ms());
       if (prepare.within_ms() > 0) connect.within = std::chrono::milliseconds(prepare.within_ms());
       actions_.push_back(std::move(connect));
@@ -177,7 +179,6 @@ void Agent::Perform(pmi::Actions actions) {
       message.set_message(aborted->message);
     } else if (const auto* error = std::get_if<pmi::ProtocolError>(&action)) {
       envelope.mutable_problem()->set_text(error->text);
-      envelope.mutable_problem()->set_rank(static_cast<std::int32_t>(error->rank));
       actions_.push_back(ClosePmi{error->rank});
     } else if (std::holds_alternative<pmi::Finalized>(action)) {
       continue;  // told with the exit

@@ -47,6 +47,8 @@ struct ConnectSource {
   std::vector<std::string> addresses{};
   std::uint16_t image_port = 0;
   AttemptId candidate_attempt = 0;
+  std::string target{};                      // its node
+  std::vector<wire::RankSockets> sockets{};  // that the job's ranks will have closed when parked
   std::optional<std::chrono::milliseconds> precopy{};  // no longer than this
   std::optional<std::chrono::milliseconds> within{};   // until the node is gone
 };
@@ -56,12 +58,14 @@ struct ConnectSource {
 struct DumpRanks {
   AttemptId candidate_attempt = 0;
   bool held = false;
+  std::chrono::milliseconds timeout{0};  // of each rank
   std::vector<wire::RankImage> facts{};  // what must travel with each image, for ImagesArrived
 };
 // All or none -> RanksRestored. The images stay until the proxy leaves: a restore may be repeated,
 // and then ends what is left of the one before without a word.
 struct RestoreRanks {
   std::vector<wire::RankImage> images{};
+  std::chrono::milliseconds timeout{0};  // of each rank
 };
 struct ContinueRanks {
 };  // stopped originals go on (still parked); images and connection are dropped

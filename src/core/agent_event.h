@@ -51,7 +51,7 @@ struct SourceConnected {
 };
 struct RanksDumped {  // every rank of the slot, or the first failure
   std::string error{};
-  std::vector<wire::RankImage> images{};  // rank, bytes and dump_us are set
+  std::vector<wire::RankImage> images{};  // rank and bytes are set
 };
 struct ImagesArrived {
   std::string error{};

@@ -27,7 +27,10 @@ void Agent::OnEvent(const SourceConnected& connected) {
 
 void Agent::OnDump(const wire::Dump& dump) {
   dumping_for_ = dump.candidate_attempt();
-  DumpRanks action{.candidate_attempt = dump.candidate_attempt(), .held = dump.held(), .facts = {}};
+  DumpRanks action{.candidate_attempt = dump.candidate_attempt(),
+                   .held = dump.held(),
+                   .timeout = std::chrono::milliseconds(dump.timeout_ms()),
+                   .facts = {}};
   for (const auto& [rank, state] : ranks_) {
     wire::RankImage image;
     image.set_rank(rank);
@@ -88,7 +91,8 @@ void Agent::OnRestore(const wire::Restore& restore) {
     rank.generation = image.generation();
   }
   OpenPmi(launch_.process_mapping());
-  actions_.push_back(RestoreRanks{{restore.images().begin(), restore.images().end()}});
+  actions_.push_back(RestoreRanks{{restore.images().begin(), restore.images().end()},
+                                  std::chrono::milliseconds(restore.timeout_ms())});
 }
 
 void Agent::OnEvent(const RanksRestored& restored) {

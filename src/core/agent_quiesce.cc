@@ -56,12 +56,17 @@ void Agent::OnEvent(const RankSaid& said) {
     rank.thread = fields.thread;
     rank.signal = fields.signal;
     envelope.mutable_rank_hello()->set_rank(said.rank);
+    envelope.mutable_rank_hello()->set_warning(said.message.text);
+    return Send(std::move(envelope));
+  }
+  if (fields.kind == Kind::kSockets) {
+    envelope.mutable_rank_sockets()->set_rank(said.rank);
+    envelope.mutable_rank_sockets()->set_sockets(said.message.text);
     return Send(std::move(envelope));
   }
   if (fields.kind == Kind::kFinalizing) {
     rank.finalizing = true;
     envelope.mutable_rank_finalizing()->set_rank(said.rank);
-    envelope.mutable_rank_finalizing()->set_passed(fields.passed);
     return Send(std::move(envelope));
   }
   if (fields.migration != migration_) {  // of a migration that was cancelled
@@ -89,7 +94,6 @@ void Agent::OnEvent(const RankSaid& said) {
       break;
     case Kind::kRunning:
       envelope.mutable_running()->set_rank(said.rank);
-      envelope.mutable_running()->set_passed(fields.passed);
       break;
     case Kind::kResumed:
       envelope.mutable_resumed()->set_rank(said.rank);

@@ -50,14 +50,17 @@ struct Printer {
   std::string operator()(const StartRanks&) const { return "start ranks"; }
   std::string operator()(const OpenTarget&) const { return "open target"; }
   std::string operator()(const ConnectSource& action) const {
-    return std::format("connect to port {} for attempt {}", action.image_port,
-                       action.candidate_attempt);
+    return std::format("connect to port {} for attempt {}, {} lists of sockets", action.image_port,
+                       action.candidate_attempt, action.sockets.size());
   }
   std::string operator()(const DumpRanks& action) const {
-    return std::format("{} for attempt {}", action.held ? "send held images" : "dump ranks",
-                       action.candidate_attempt);
+    return std::format("{} for attempt {} within {}",
+                       action.held ? "send held images" : "dump ranks", action.candidate_attempt,
+                       action.timeout);
   }
-  std::string operator()(const RestoreRanks&) const { return "restore ranks"; }
+  std::string operator()(const RestoreRanks& action) const {
+    return std::format("restore ranks within {}", action.timeout);
+  }
   std::string operator()(const ContinueRanks&) const { return "continue stopped ranks"; }
   std::string operator()(const EndRanks& action) const {
     return action.at_once ? "end ranks at once" : "end ranks";
@@ -113,7 +116,7 @@ class World {
     if (verb == "started") return RanksStarted{error, error.empty() ? Places() : NoPlaces()};
     if (verb == "prepared") return TargetPrepared{error, {"10.0.0.3"}, 7000};
     if (verb == "connected") return SourceConnected{Number(command.Value("attempt", "1")), error};
-    if (verb == "arrived") return ImagesArrived{error, 4096};
+    if (verb == "arrived") return ImagesArrived{error, {}};
     if (verb == "restored") return RanksRestored{error, error.empty() ? Places() : NoPlaces()};
     if (verb == "dumped") {
       RanksDumped dumped{.error = error, .images = {}};
@@ -161,6 +164,7 @@ class World {
     if (body == "prepare_target") fill(*said.envelope.mutable_prepare_target()->mutable_launch());
     if (body == "prepare_source") {
       said.envelope.mutable_prepare_source()->set_image_port(7000);
+      said.envelope.mutable_prepare_source()->add_sockets()->set_sockets("2 77");
       said.envelope.mutable_prepare_source()->set_candidate_attempt(
           Number(command.Value("candidate", "1")));
     }
@@ -175,8 +179,10 @@ class World {
     if (body == "dump_held") {
       said.envelope.mutable_dump()->set_candidate_attempt(2);
       said.envelope.mutable_dump()->set_held(true);
+      said.envelope.mutable_dump()->set_timeout_ms(8000);
     }
     if (body == "restore") {
+      said.envelope.mutable_restore()->set_timeout_ms(9000);
       for (const RankId rank : ranks_) {
         wire::RankImage& image = *said.envelope.mutable_restore()->add_images();
         image.set_rank(rank);
@@ -217,14 +223,14 @@ class World {
     rank_link::Message& fields = said.message.fields;
     const std::string& kind = command.Word(2);
     for (auto value : {Kind::kHello, Kind::kNoticed, Kind::kArrived, Kind::kChecked, Kind::kParked,
-                       Kind::kRunning, Kind::kResumed, Kind::kFinalizing}) {
+                       Kind::kRunning, Kind::kResumed, Kind::kFinalizing, Kind::kSockets}) {
       if (kind == rank_link::Name(value)) fields.kind = value;
     }
     EXPECT_NE(fields.kind, Kind{}) << kind;
     fields.passed = Number(command.Value("passed", "0"));
     fields.migration = Number(command.Value("migration", "0"));
     fields.refused = command.values.contains("refused");
-    said.message.text = command.Value("refused");
+    said.message.text = command.Value("refused", command.Value("text"));
     if (fields.kind == Kind::kHello) {
       fields.thread = 2 + said.rank;
       fields.signal = 12;

@@ -86,9 +86,12 @@ void Coordinator::OnSeatMessage(SlotId slot, const ProxyMessage& message) {
     case wire::Envelope::kLaunched:
       return OnLaunched(slot, envelope.launched());
     case wire::Envelope::kRankHello:
-      if (KnownRank(slot, envelope.rank_hello().rank()))
-        return OnRankHello(envelope.rank_hello().rank());
+      if (KnownRank(slot, envelope.rank_hello().rank())) return OnRankHello(envelope.rank_hello());
       break;
+    case wire::Envelope::kRankSockets:
+      if (!KnownRank(slot, envelope.rank_sockets().rank())) break;
+      ranks_[envelope.rank_sockets().rank()].sockets = envelope.rank_sockets().sockets();
+      return;
     case wire::Envelope::kRankFinalizing:
       if (KnownRank(slot, envelope.rank_finalizing().rank()))
         return OnRankFinalizing(envelope.rank_finalizing().rank());

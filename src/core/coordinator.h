@@ -32,7 +32,6 @@ struct ProxyState {
   ProxyRole role = ProxyRole::kSeat;
   std::string node{};
   bool connected = false;
-  wire::ProxyHello facts{};
 };
 
 struct SlotState {
@@ -47,6 +46,8 @@ struct RankState {
   std::uint32_t pid = 0;
   std::uint32_t namespace_pid = 0;
   bool hello = false;
+  std::string warning{};  // that came with it
+  std::string sockets{};  // as its libxmpi lists them (wire/rank_link.h)
   bool finalizing = false;
   bool exited = false;
   std::uint32_t wait_status = 0;
@@ -91,7 +92,9 @@ class Coordinator {
   // The job's life (job_life.cc).
   void OnHello(const ProxyId& from, const wire::ProxyHello& hello);
   void OnLaunched(SlotId slot, const wire::Launched& launched);
-  void OnRankHello(RankId rank);
+  void AddSockets(SlotId slot, wire::PrepareSource* source) const;
+  void OnRankHello(const wire::RankHello& hello);
+  void TellWarnings();
   void OnRankFinalizing(RankId rank);
   void OnRankExited(const wire::RankExited& exited);
   void OnRankEndedWell(RankId rank);

@@ -285,6 +285,10 @@ class World {
       if (error.empty()) AddPlaces(from.slot, 100, *envelope.mutable_launched()->mutable_places());
     } else if (body == "rank_hello") {
       envelope.mutable_rank_hello()->set_rank(rank);
+      envelope.mutable_rank_hello()->set_warning(command.Value("warning"));
+    } else if (body == "rank_sockets") {
+      envelope.mutable_rank_sockets()->set_rank(rank);
+      envelope.mutable_rank_sockets()->set_sockets(command.Value("sockets"));
     } else if (body == "rank_finalizing") {
       envelope.mutable_rank_finalizing()->set_rank(rank);
     } else if (body == "rank_exited") {

@@ -30,8 +30,7 @@ int ExitCodeOf(std::uint32_t wait_status) {
 
 void Coordinator::OnEvent(const StartJob&) {
   for (SlotId slot = 0; slot < slots_.size(); ++slot) {
-    proxies_[slots_[slot].proxy] = {
-        .role = ProxyRole::kSeat, .node = slots_[slot].node, .facts = {}};
+    proxies_[slots_[slot].proxy] = {.role = ProxyRole::kSeat, .node = slots_[slot].node};
     actions_.push_back(StartProxy{slots_[slot].proxy, slots_[slot].node});
   }
   Log("job.start", {{"job", plan_.job},
@@ -44,7 +43,6 @@ void Coordinator::OnHello(const ProxyId& from, const wire::ProxyHello& hello) {
   ProxyState& proxy = proxies_[from];
   if (proxy.connected) return;  // a replay
   proxy.connected = true;
-  proxy.facts = hello;
   Log("proxy.hello", {{"slot", static_cast<std::int64_t>(from.slot)},
                       {"node", proxy.node},
                       {"hostname", hello.hostname()},
@@ -64,7 +62,6 @@ void Coordinator::OnHello(const ProxyId& from, const wire::ProxyHello& hello) {
 
 wire::Launch Coordinator::LaunchOf(SlotId slot) const {
   wire::Launch launch;
-  launch.set_job(plan_.job);
   launch.set_size(static_cast<std::uint32_t>(ranks_.size()));
   launch.set_universe_size(plan_.universe_size);
   launch.set_process_mapping(plan_.process_mapping);
@@ -96,7 +93,27 @@ void Coordinator::OnLaunched(SlotId slot, const wire::Launched& launched) {
   Log("job.running", {});
 }
 
-void Coordinator::OnRankHello(RankId rank) { ranks_[rank].hello = true; }
+void Coordinator::OnRankHello(const wire::RankHello& hello) {
+  RankState& rank = ranks_[hello.rank()];
+  if (rank.hello) return;  // a replay
+  rank.hello = true;
+  rank.warning = hello.warning();
+  if (std::ranges::all_of(ranks_, &RankState::hello)) TellWarnings();
+}
+
+// Ranks of one program have the same to say: each text once, with all whom it concerns.
+void Coordinator::TellWarnings() {
+  std::map<std::string, std::vector<RankId>> warnings;
+  for (RankId rank = 0; rank < ranks_.size(); ++rank) {
+    if (!ranks_[rank].warning.empty()) warnings[ranks_[rank].warning].push_back(rank);
+  }
+  for (const auto& [text, ranks] : warnings) {
+    std::string whose;
+    for (const RankId rank : ranks) whose += std::format("{}{}", whose.empty() ? "" : ", ", rank);
+    if (ranks.size() == ranks_.size()) whose = "all";
+    actions_.push_back(Tell{std::format("warning (ranks: {}): {}", whose, text)});
+  }
+}
 
 void Coordinator::OnRankFinalizing(RankId rank) {
   ranks_[rank].finalizing = true;

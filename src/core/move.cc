@@ -19,6 +19,7 @@ void Coordinator::SendDump(Move& move) {
   wire::Envelope envelope;
   wire::Dump& dump = *envelope.mutable_dump();
   dump.set_candidate_attempt(move.candidate.attempt);
+  dump.set_timeout_ms(static_cast<std::uint64_t>(plan_.timeouts.dump.count()));
   if (move.giver == move.source) {
     move.input_held = true;
     actions_.push_back(FeedInput{.slot = move.slot, .hold = true});
@@ -83,6 +84,7 @@ void Coordinator::SendRestore(Move& move) {
   wire::Envelope envelope;
   wire::Restore& restore = *envelope.mutable_restore();
   for (const wire::RankImage& image : move.images) *restore.add_images() = image;
+  restore.set_timeout_ms(static_cast<std::uint64_t>(plan_.timeouts.restore.count()));
   SendCandidate(move.candidate, std::move(envelope));
 }
 

@@ -3,11 +3,26 @@
 // goes through the same, whatever the ranks are doing meanwhile.
 #include <algorithm>
 #include <format>
+#include <sstream>
+#include <string>
 
 #include "core/coordinator.h"
 #include "core/placement.h"
 
 namespace xmpi::core {
+namespace {
+
+// Of a rank's sockets (wire/rank_link.h), those that others connect to.
+std::string ListeningOnly(const std::string& sockets) {
+  std::istringstream words(sockets);
+  std::string listening, word;
+  words >> listening;  // the PID
+  while (words >> word)
+    if (word.contains('@')) listening += " " + word;
+  return listening;
+}
+
+}  // namespace
 
 std::string Coordinator::WhyNotMovable() const {
   for (RankId rank = 0; rank < ranks_.size(); ++rank) {
@@ -65,7 +80,7 @@ Result<> Coordinator::PlaceMove(Move& move, std::span<const Move> others) const 
 }
 
 void Coordinator::StartCandidate(const Move& move) {
-  proxies_[move.candidate] = {.role = ProxyRole::kCandidate, .node = move.to, .facts = {}};
+  proxies_[move.candidate] = {.role = ProxyRole::kCandidate, .node = move.to};
   actions_.push_back(StartProxy{move.candidate, move.to});
 }
 
@@ -73,6 +88,16 @@ void Coordinator::PrepareTargetOf(const Move& move) {
   wire::Envelope envelope;
   *envelope.mutable_prepare_target()->mutable_launch() = LaunchOf(move.slot);
   SendCandidate(move.candidate, std::move(envelope));
+}
+
+void Coordinator::AddSockets(SlotId slot, wire::PrepareSource* source) const {
+  for (RankId rank = 0; rank < ranks_.size(); ++rank) {
+    const RankState& state = ranks_[rank];
+    if (state.sockets.empty()) continue;
+    wire::RankSockets& sockets = *source->add_sockets();
+    sockets.set_rank(rank);
+    sockets.set_sockets(state.slot == slot ? state.sockets : ListeningOnly(state.sockets));
+  }
 }
 
 void Coordinator::OnTargetReady(Move& move, const wire::TargetReady& ready) {
@@ -85,6 +110,8 @@ void Coordinator::OnTargetReady(Move& move, const wire::TargetReady& ready) {
   *source.mutable_addresses() = ready.addresses();
   source.set_image_port(ready.image_port());
   source.set_candidate_attempt(move.candidate.attempt);
+  source.set_target(move.to);
+  AddSockets(move.slot, &source);
   // Only while they run: a target that is replaced later gets everything from stopped ranks.
   if (migration_->precopy && migration_->step <= Step::kSource)
     source.set_precopy_ms(static_cast<std::uint32_t>(plan_.timeouts.precopy.count()));

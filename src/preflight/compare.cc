@@ -139,109 +139,32 @@ void CompareLibraries(const wire::NodeFacts& source, const wire::NodeFacts& targ
 
 // ---- files
 
-struct Use {
-  std::string path;
-  std::string node;                        // the target
-  const wire::FileFacts* there = nullptr;  // nullptr: nobody asked
-};
-
-bool IsThere(const Use& use) { return use.there != nullptr && use.there->exists(); }
-
-// One finding per path, whichever ranks it is about.
-Finding& AddForRank(Findings* findings, const Use& use, std::uint32_t rank,
-                    Finding::Severity severity, std::string what, std::string why,
-                    std::string remedy) {
-  for (Finding& known : *findings->mutable_findings()) {
-    if (known.what() != what) continue;
-    if (std::ranges::find(known.ranks(), rank) == known.ranks().end()) known.add_ranks(rank);
-    return known;
-  }
-  Finding& finding =
-      Add(findings, severity, use.node, std::move(what), std::move(why), std::move(remedy));
-  finding.add_ranks(rank);
-  return finding;
-}
-
-void CompareMapped(const wire::FileFacts& here, const Use& use, std::uint32_t rank,
-                   Findings* findings) {
-  if (!IsThere(use)) {
-    AddForRank(findings, use, rank, Finding::REFUSE,
-               std::format("{} is not on {}", use.path, use.node),
-               "it is mapped into the rank, and its pages are read from there",
-               "install the same software on both nodes, or keep it on shared storage");
-    return;
-  }
-  const bool has_ids = !here.build_id().empty() || !use.there->build_id().empty();
-  const bool same =
-      has_ids ? here.build_id() == use.there->build_id() : here.size() == use.there->size();
+void CompareMapped(const wire::FileFacts& here, const wire::FileFacts* there,
+                   const std::string& node, std::uint32_t rank, Findings* findings) {
+  if (there == nullptr || !there->is_regular())
+    return RefuseRank(findings, node, rank, std::format("{} is not on {}", here.path(), node),
+                      "it is mapped into the rank, and its pages are read from there",
+                      "install the same software on both nodes, or keep it on shared storage");
+  const bool has_ids = !here.build_id().empty() || !there->build_id().empty();
+  const bool same = has_ids ? here.build_id() == there->build_id() : here.size() == there->size();
   if (same) return;
-  AddForRank(findings, use, rank, Finding::REFUSE,
-             has_ids ? std::format("{} is another build on {} (build-id {}, here {})", use.path,
-                                   use.node, Hex(use.there->build_id()), Hex(here.build_id()))
-                     : std::format("{} has {} bytes on {}, here {}", use.path, use.there->size(),
-                                   use.node, here.size()),
+  RefuseRank(findings, node, rank,
+             has_ids ? std::format("{} is another build on {} (build-id {}, here {})", here.path(),
+                                   node, Hex(there->build_id()), Hex(here.build_id()))
+                     : std::format("{} has {} bytes on {}, here {}", here.path(), there->size(),
+                                   node, here.size()),
              "the rank's pointers are into this build's code",
              "install the same version on both nodes");
 }
 
-bool Travels(const wire::FileFacts& here, const Policy& policy) {
-  return policy.carry_files && here.is_regular() && !here.shared() && !here.code();
-}
-
-constexpr unsigned kAccessMode = 3, kReadOnly = 0;  // of open(2)
-
-void CompareOpen(const wire::OpenFile& open, const Use& use, std::uint32_t rank,
-                 const Policy& policy, Findings* findings) {
-  const bool written = (open.flags() & kAccessMode) != kReadOnly;
-  const wire::FileFacts& here = open.file();
-  if (Travels(here, policy)) return;
-  Finding* finding = nullptr;
-  if (!IsThere(use)) {
-    finding = &AddForRank(
-        findings, use, rank, Finding::REFUSE,
-        std::format("{} is open and is not on {}", use.path, use.node),
-        here.is_regular() && !here.shared()
-            ? std::format("it is on the node's own disk ({}), and -no-carry-files forbids to take "
-                          "it along",
-                          here.file_system())
-            : "it cannot be opened again there",
-        "keep it on storage that both nodes share, or close it before the move");
-  } else if (!written && use.there->is_regular() && use.there->size() < here.size()) {
-    finding = &AddForRank(findings, use, rank, Finding::REFUSE,
-                          std::format("{} is open and is another file on {} ({} bytes, here {})",
-                                      use.path, use.node, use.there->size(), here.size()),
-                          "the rank would read something else from then on",
-                          "keep it on storage that both nodes share");
-  } else if (written && !here.shared() && here.inode() != use.there->inode()) {
-    finding = &AddForRank(findings, use, rank, Finding::WARN,
-                          std::format("{} is open for writing on a disk of the node itself, and "
-                                      "is another file on {}",
-                                      use.path, use.node),
-                          "what the rank writes after the move goes there",
-                          "keep it on storage that both nodes share");
-  }
-  if (finding == nullptr) return;
-  finding->set_pid(open.pid());
-  finding->set_fd(open.fd());
-}
-
 void CompareFiles(const wire::SourceFacts& source, const wire::NodeFacts& target,
-                  const Answers& answers, const Policy& policy, Findings* findings) {
-  const auto use_of = [&](const std::string& path) {
-    const auto found = answers.find(path);
-    return Use{path, target.node(), found == answers.end() ? nullptr : &found->second};
-  };
+                  const Answers& answers, Findings* findings) {
   for (const wire::RankFacts& rank : source.ranks()) {
-    const Use directory = use_of(rank.working_directory());
-    if (!IsThere(directory) || !directory.there->is_directory())
-      AddForRank(
-          findings, directory, rank.rank(), Finding::REFUSE,
-          std::format("the working directory {} is not on {}", directory.path, target.node()),
-          "a restored rank goes on where it was", "make it there, or keep it on shared storage");
-    for (const wire::FileFacts& file : rank.mapped())
-      if (!Travels(file, policy)) CompareMapped(file, use_of(file.path()), rank.rank(), findings);
-    for (const wire::OpenFile& open : rank.files())
-      CompareOpen(open, use_of(open.file().path()), rank.rank(), policy, findings);
+    for (const wire::FileFacts& file : rank.mapped()) {
+      const auto found = answers.find(file.path());
+      CompareMapped(file, found == answers.end() ? nullptr : &found->second, target.node(),
+                    rank.rank(), findings);
+    }
   }
 }
 
@@ -249,13 +172,12 @@ void CompareFiles(const wire::SourceFacts& source, const wire::NodeFacts& target
 
 void CompareMemory(const wire::SourceFacts& source, const wire::NodeFacts& target,
                    Findings* findings) {
-  std::uint64_t bytes = 0, huge_bytes = 0, free_huge_bytes = 0;
+  std::uint64_t bytes = 0, huge_bytes = 0;
   for (const wire::RankFacts& rank : source.ranks()) {
     bytes += rank.memory_bytes();
     for (const wire::Held& held : rank.holds())
       if (held.kind() == wire::Held::HUGE_PAGES) huge_bytes += held.bytes();
   }
-  for (const wire::HugePages& pages : target.huge_pages()) free_huge_bytes += pages.free_bytes();
   const auto add = [&](const wire::NodeFacts& node, std::uint64_t needed, const char* why) {
     if (node.memory_room_bytes() >= needed) return;
     Add(findings, Finding::REFUSE, node.node(),
@@ -266,10 +188,10 @@ void CompareMemory(const wire::SourceFacts& source, const wire::NodeFacts& targe
   add(target, kTimesOnTarget * bytes,
       "the images lie in memory beside the ranks that are restored from them");
   add(source.node(), bytes, "the images are made in memory beside the ranks");
-  if (huge_bytes > free_huge_bytes) {
+  if (huge_bytes > target.free_huge_bytes()) {
     Add(findings, Finding::REFUSE, target.node(),
         std::format("the ranks have {} in huge pages, and {} has {} of them free",
-                    Bytes(huge_bytes), target.node(), Bytes(free_huge_bytes)),
+                    Bytes(huge_bytes), target.node(), Bytes(target.free_huge_bytes())),
         "such memory can only be restored in huge pages",
         "raise vm.nr_hugepages there, or run the program without them");
   }
@@ -289,9 +211,7 @@ std::string BaselineOf(const wire::SourceFacts& source) {
 std::vector<std::string> PathsToAsk(const wire::SourceFacts& source) {
   std::set<std::string> paths;
   for (const wire::RankFacts& rank : source.ranks()) {
-    paths.insert(rank.working_directory());
     for (const wire::FileFacts& file : rank.mapped()) paths.insert(file.path());
-    for (const wire::OpenFile& open : rank.files()) paths.insert(open.file().path());
   }
   return {paths.begin(), paths.end()};
 }
@@ -324,24 +244,34 @@ Findings CompareNodes(const wire::NodeFacts& source, const wire::NodeFacts& targ
 }
 
 Findings Compare(const wire::SourceFacts& source, const wire::NodeFacts& target,
-                 const Answers& answers, const Policy& policy) {
+                 const Answers& answers) {
   Findings findings = CheckNode(source.node());
   findings.MergeFrom(CheckNode(target));
   CompareKernels(source.node(), target, &findings);
   CompareCpus(source.node(), target, BaselineOf(source), &findings);
   CompareClocks(source.node(), target, &findings);
-  CompareFiles(source, target, answers, policy, &findings);
+  CompareFiles(source, target, answers, &findings);
   CompareMemory(source, target, &findings);
-  for (const wire::RankFacts& rank : source.ranks())
-    CheckHeld(rank, source.node().node(), false, &findings);
+  findings.MergeFrom(CheckHoldings(source));
   return findings;
 }
 
-Findings CheckParked(const wire::SourceFacts& source) {
+Findings CheckHoldings(const wire::SourceFacts& source) {
   Findings findings;
   for (const wire::RankFacts& rank : source.ranks())
-    CheckHeld(rank, source.node().node(), true, &findings);
+    CheckHeld(rank, source.node().node(), &findings);
   return findings;
+}
+
+void RefuseRank(Findings* findings, const std::string& node, std::uint32_t rank, std::string what,
+                std::string why, std::string remedy) {
+  for (Finding& known : *findings->mutable_findings()) {
+    if (known.what() != what) continue;
+    if (std::ranges::find(known.ranks(), rank) == known.ranks().end()) known.add_ranks(rank);
+    return;
+  }
+  Add(findings, Finding::REFUSE, node, std::move(what), std::move(why), std::move(remedy))
+      .add_ranks(rank);
 }
 
 bool Refuses(const Findings& findings) {

@@ -15,17 +15,12 @@ namespace xmpi::preflight {
 // What the target found at the paths that it was asked about.
 using Answers = std::map<std::string, wire::FileFacts>;
 
-// Every path whose state on the target counts, each once.
+// The paths of all programs and libraries, each once. Files that are open are asked for apart
+// (proxy/held.h).
 std::vector<std::string> PathsToAsk(const wire::SourceFacts& source);
 
-struct Policy {
-  // Files of the source's own disk that a rank has open, or mapped as data, travel with it; whether
-  // the target can take them is asked apart from this (proxy/held.h).
-  bool carry_files = false;
-};
-
 wire::Findings Compare(const wire::SourceFacts& source, const wire::NodeFacts& target,
-                       const Answers& answers, const Policy& policy);
+                       const Answers& answers);
 
 // The part of it that needs no rank: whether the nodes match. For all nodes of a job beforehand.
 wire::Findings CompareNodes(const wire::NodeFacts& source, const wire::NodeFacts& target,
@@ -34,8 +29,12 @@ wire::Findings CompareNodes(const wire::NodeFacts& source, const wire::NodeFacts
 // What is wrong with a node alone, whatever comes or goes.
 wire::Findings CheckNode(const wire::NodeFacts& node);
 
-// What ranks with no session must not hold any more: network connections, MPI's shared memory.
-wire::Findings CheckParked(const wire::SourceFacts& source);
+// The part of it about what the ranks hold.
+wire::Findings CheckHoldings(const wire::SourceFacts& source);
+
+// A refusal for a rank; one finding for all ranks of which the same is to be said.
+void RefuseRank(wire::Findings* findings, const std::string& node, std::uint32_t rank,
+                std::string what, std::string why, std::string remedy);
 
 bool Refuses(const wire::Findings& findings);
 // One finding in a sentence; the refusals in one paragraph.

@@ -4,12 +4,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/io_uring.h>
+#include <linux/perf_event.h>
+#include <mqueue.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,8 +24,12 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <format>
 #include <fstream>
+#include <string>
+#include <utility>
 
+#include "base/check.h"
 #include "base/fd.h"
 #include "preflight/files.h"
 #include "preflight/node_facts.h"
@@ -30,8 +41,10 @@ namespace {
 using testing::HasSubstr;
 using wire::Held;
 
+// While it runs; of its sockets nothing has been told.
 RankToLookAt Us() {
-  RankToLookAt rank{.rank = 1};
+  static const ClosingSockets kNone;
+  RankToLookAt rank{.rank = 1, .closing = &kNone};
   rank.pids = {getpid()};
   return rank;
 }
@@ -59,6 +72,114 @@ TEST(RankFacts, AListeningSocketIsMpisOnlyIfItDoesNotBlock) {
   EXPECT_THAT(HeldAt(blocking.get()).name(), HasSubstr("TCP socket listening on 0.0.0.0:"));
   EXPECT_FALSE(HeldAt(blocking.get()).may_be_mpis());
   EXPECT_TRUE(HeldAt(other.get()).may_be_mpis());
+}
+
+class ToldSockets : public testing::Test {
+ protected:
+  ToldSockets() {
+    for (Fd* each : {&listener_, &other_}) {
+      *each = Fd(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+      XMPI_CHECK(listen(each->get(), 1) == 0);
+    }
+    Tell(1, std::format("{} {}@{}", getpid(), InodeOf(listener_), AddressOf(listener_)));
+  }
+
+  static ino_t InodeOf(const Fd& fd) {
+    struct stat info{};
+    XMPI_CHECK(fstat(fd.get(), &info) == 0);
+    return info.st_ino;
+  }
+  static std::string AddressOf(const Fd& fd) {
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    XMPI_CHECK(getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    return std::format("0.0.0.0:{}", ntohs(address.sin_port));
+  }
+  static Fd Connect(const Fd& listener) {
+    Fd fd(socket(AF_INET, SOCK_STREAM, 0));
+    sockaddr_in address{};
+    socklen_t size = sizeof address;
+    XMPI_CHECK(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    XMPI_CHECK(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    XMPI_CHECK(fcntl(fd.get(), F_SETFL, O_NONBLOCK) == 0);
+    return fd;
+  }
+  void Tell(RankId rank, const std::string& list) { closing_.Add(rank, list); }
+  Held HeldAt(int fd, pid_t pid = getpid()) const {
+    RankToLookAt us{.rank = 1, .pids = {getpid()}, .closing = &closing_};
+    if (pid != getpid()) us.pids.push_back(pid);
+    for (const Held& held : LookAtHoldings(us).holds()) {
+      if (held.fd() == fd && held.pid() == static_cast<std::uint32_t>(pid)) return held;
+    }
+    return {};
+  }
+
+  Fd listener_, other_;
+  ClosingSockets closing_;
+};
+
+TEST_F(ToldSockets, OneThatIsListedAndItsConnectionsWillBeClosed) {
+  const Fd ours = Connect(listener_);
+  const Fd theirs(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK));
+  for (const Fd* each : {&std::as_const(listener_), &ours, &theirs})
+    EXPECT_TRUE(HeldAt(each->get()).may_be_mpis()) << HeldAt(each->get()).name();
+}
+
+TEST_F(ToldSockets, AllOthersAreTheProgramsOwn) {
+  const Fd ours = Connect(other_);
+  const Fd theirs(accept4(other_.get(), nullptr, nullptr, SOCK_NONBLOCK));
+  const Fd udp(socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0));
+  for (const Fd* each : {&std::as_const(other_), &ours, &theirs, &udp}) {
+    EXPECT_NE(HeldAt(each->get()).kind(), Held::UNKNOWN);
+    EXPECT_FALSE(HeldAt(each->get()).may_be_mpis()) << HeldAt(each->get()).name();
+  }
+}
+
+TEST_F(ToldSockets, AConnectionToAnotherRanksIsMpis) {
+  Tell(2, std::format("1 77@{}", AddressOf(other_)));
+  const Fd ours = Connect(other_);
+  const Fd theirs(accept4(other_.get(), nullptr, nullptr, SOCK_NONBLOCK));
+  EXPECT_TRUE(HeldAt(ours.get()).may_be_mpis());
+  EXPECT_FALSE(HeldAt(theirs.get()).may_be_mpis()) << "this end would be in the other rank";
+}
+
+TEST_F(ToldSockets, OneThatIsNowhereYetMayBeMpis) {
+  const Fd idle(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+  EXPECT_TRUE(HeldAt(idle.get()).may_be_mpis());
+}
+
+TEST_F(ToldSockets, AChildThatInheritsThemIsNamed) {
+  const Fd mine = Connect(other_);
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  EXPECT_EQ(HeldAt(listener_.get(), child).kind(), Held::INHERITED);
+  EXPECT_FALSE(HeldAt(listener_.get(), child).may_be_mpis());
+  EXPECT_THAT(HeldAt(listener_.get(), child).name(), HasSubstr("listening on"));
+  EXPECT_EQ(HeldAt(mine.get(), child).kind(), Held::TCP) << "the program's own";
+  EXPECT_TRUE(HeldAt(listener_.get()).may_be_mpis()) << "the parent's are";
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+TEST_F(ToldSockets, ParkedNothingIsMpis) {
+  RankToLookAt parked{.rank = 1, .pids = {getpid()}};
+  const wire::RankFacts facts = LookAtHoldings(parked);
+  ASSERT_NE(Find(facts, Held::TCP), nullptr);
+  for (const Held& held : facts.holds()) EXPECT_FALSE(held.may_be_mpis()) << held.name();
+}
+
+TEST_F(ToldSockets, AListThatCannotBeReadTellsNothing) {
+  ClosingSockets closing;
+  for (const char* list : {"", "x", "4294967296 12", "12x", "12 x@y 9@ @1:2 99999999999999999999"})
+    closing.Add(1, list);
+  EXPECT_EQ(closing.ProcessOf(1), 12u);  // of the last, whose words are none
+  EXPECT_FALSE(closing.Has(1, 1, {}));
+  EXPECT_TRUE(closing.Has(1, 9, {}));
+  EXPECT_FALSE(closing.Has(2, 9, {}));
 }
 
 TEST(RankFacts, ASocketThatIsNowhereHasItsProtocol) {
@@ -106,9 +227,15 @@ TEST(RankFacts, APairOfItsOwnAndATieAreNothing) {
 
 TEST(RankFacts, IoUringIsFoundWhereTheKernelHasIt) {
   io_uring_params params{};
-  const Fd ring(static_cast<int>(syscall(SYS_io_uring_setup, 1, &params)));
+  Fd ring(static_cast<int>(syscall(SYS_io_uring_setup, 1, &params)));
   if (!ring) GTEST_SKIP() << "no io_uring here";
   EXPECT_EQ(HeldAt(ring.get()).kind(), Held::IO_URING);
+  void* const mapped = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, ring.get(), IORING_OFF_SQ_RING);
+  ASSERT_NE(mapped, MAP_FAILED);
+  ring.Close();
+  EXPECT_NE(Find(LookAtHoldings(Us()), Held::IO_URING), nullptr) << "mapped, but not open";
+  munmap(mapped, 4096);
+  EXPECT_EQ(Find(LookAtHoldings(Us()), Held::IO_URING), nullptr);
 }
 
 TEST(RankFacts, SysvMemoryIsMpisOnlyIfItIsPrivateAndDoomed) {
@@ -140,12 +267,10 @@ TEST(RankFacts, SharedMemoryIsInTheWayOnlyWhenItIsMpis) {
     const Held* held = Find(facts, Held::SHARED_MEMORY);
     EXPECT_EQ(held != nullptr, name[1] == 'm') << name;
     EXPECT_TRUE(held == nullptr || held->may_be_mpis());
-    for (const wire::OpenFile& open : facts.files())
-      EXPECT_THAT(open.file().path(), testing::Not(HasSubstr("/dev/shm")));
   }
 }
 
-TEST(RankFacts, MappedCodeIsToldFromData) {
+TEST(RankFacts, OfMappedFilesOnlyCodeIsTold) {
   const std::string path = std::filesystem::temp_directory_path() / "xmpi-facts-data";
   const Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(ftruncate(file.get(), 4096), 0);
@@ -156,10 +281,10 @@ TEST(RankFacts, MappedCodeIsToldFromData) {
   std::filesystem::remove(path);
   int data = 0, code = 0;
   for (const wire::FileFacts& mapped : facts.mapped()) {
-    if (mapped.path() == path) data += mapped.code() ? 100 : 1;
-    if (mapped.path().contains("/libc.so")) code += mapped.code() ? 1 : 100;
+    data += mapped.path() == path ? 1 : 0;
+    code += mapped.path().contains("/libc.so") ? 1 : 0;
   }
-  EXPECT_EQ(data, 1);
+  EXPECT_EQ(data, 0);
   EXPECT_EQ(code, 1);
 }
 
@@ -173,50 +298,94 @@ TEST(RankFacts, DevicesButNotTheHarmlessOnes) {
   EXPECT_EQ(HeldAt(fuse.get()).name(), "/dev/fuse");
 }
 
-TEST(RankFacts, ADeletedFileOnlyIfItIsTooLarge) {
-  const std::string path = testing::TempDir() + "/deleted";
-  const Fd file(open(path.c_str(), O_RDWR | O_CREAT, 0600));
-  ASSERT_EQ(ftruncate(file.get(), 5000), 0);
+TEST(RankFacts, ANamedPipeAndAMessageQueue) {
+  const std::string path = testing::TempDir() + "/fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const Fd pipe(open(path.c_str(), O_RDWR | O_CLOEXEC));
   unlink(path.c_str());
-  EXPECT_EQ(HeldAt(file.get()).kind(), Held::DELETED_FILE);
-  RankToLookAt generous = Us();
-  generous.ghost_limit_bytes = 5000;
-  EXPECT_EQ(Find(LookAtHoldings(generous), Held::DELETED_FILE), nullptr);
+  EXPECT_EQ(HeldAt(pipe.get()).kind(), Held::NAMED_PIPE);
+  const Fd queue(mq_open("/xmpi-facts-test", O_RDWR | O_CREAT, 0600, nullptr));
+  if (!queue) GTEST_SKIP() << "no message queues here";
+  mq_unlink("/xmpi-facts-test");
+  EXPECT_EQ(HeldAt(queue.get()).kind(), Held::KERNEL_OBJECT);
+  EXPECT_THAT(HeldAt(queue.get()).name(), HasSubstr("message queue"));
 }
 
-TEST(RankFacts, ProgramFolderMemoryMappedAndOpenFiles) {
-  const std::string path = testing::TempDir() + "/open file";
-  const Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600));
+TEST(RankFacts, WhatCriuSavesOfTheKernelsObjectsIsNothing) {
+  const Fd event(eventfd(0, 0)), poll(epoll_create1(0)), notify(inotify_init1(0)),
+      timer(timerfd_create(CLOCK_MONOTONIC, 0)), memory(memfd_create("m", 0));
+  for (const Fd* each : {&event, &poll, &notify, &timer, &memory}) {
+    ASSERT_TRUE(*each);
+    EXPECT_EQ(HeldAt(each->get()).kind(), Held::UNKNOWN) << HeldAt(each->get()).name();
+  }
+}
+
+TEST(RankFacts, WhatItDoesNotKnowOfThemIsNamed) {
+  perf_event_attr what{};
+  what.type = PERF_TYPE_SOFTWARE;
+  what.size = sizeof what;
+  what.config = PERF_COUNT_SW_TASK_CLOCK;
+  const Fd counter(static_cast<int>(syscall(SYS_perf_event_open, &what, 0, -1, -1, 0)));
+  if (!counter) GTEST_SKIP() << "no performance counters here";
+  EXPECT_EQ(HeldAt(counter.get()).kind(), Held::KERNEL_OBJECT);
+  EXPECT_THAT(HeldAt(counter.get()).name(), HasSubstr("perf_event"));
+}
+
+TEST(RankFacts, SecretMemoryIsFoundWithoutADescriptor) {
+  Fd secret(static_cast<int>(syscall(SYS_memfd_secret, 0)));
+  if (!secret) GTEST_SKIP() << "no secret memory here";
+  ASSERT_EQ(ftruncate(secret.get(), 4096), 0);
+  void* const memory = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, secret.get(), 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  secret.Close();
+  EXPECT_NE(Find(LookAtHoldings(Us()), Held::KERNEL_OBJECT), nullptr);
+  munmap(memory, 4096);
+  EXPECT_EQ(Find(LookAtHoldings(Us()), Held::KERNEL_OBJECT), nullptr);
+}
+
+TEST(RankFacts, MemoryInHugePages) {
+  constexpr std::size_t kBytes = 2u << 20;
+  void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) GTEST_SKIP() << "no huge pages here";
+  const wire::RankFacts facts = LookAtHoldings(Us());
+  munmap(memory, kBytes);
+  ASSERT_NE(Find(facts, Held::HUGE_PAGES), nullptr);
+  EXPECT_EQ(Find(facts, Held::HUGE_PAGES)->bytes(), kBytes);
+}
+
+TEST(RankFacts, AChildInANamespaceOfItsOwn) {
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const char made = unshare(CLONE_NEWNET) == 0 ? 'y' : 'n';
+    (void)!write(ready[1], &made, 1);
+    pause();
+    _exit(0);
+  }
+  char made = 'n';
+  ASSERT_EQ(read(ready[0], &made, 1), 1);
+  RankToLookAt both = Us();
+  both.pids.push_back(child);
+  const wire::RankFacts facts = LookAtHoldings(both);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  for (const int end : ready) close(end);
+  if (made == 'n') GTEST_SKIP() << "no privilege for namespaces";
+  ASSERT_NE(Find(facts, Held::NAMESPACE), nullptr);
+  EXPECT_THAT(Find(facts, Held::NAMESPACE)->name(), HasSubstr("net namespace"));
+}
+
+TEST(RankFacts, MemoryAndCode) {
   const wire::RankFacts facts = LookAtRank(Us());
-  unlink(path.c_str());
-  EXPECT_EQ(facts.program(), std::filesystem::read_symlink("/proc/self/exe").string());
-  EXPECT_EQ(facts.working_directory(), std::filesystem::current_path().string());
   EXPECT_GT(facts.memory_bytes(), 100'000u);
   const auto libc = std::ranges::find_if(facts.mapped(), [](const wire::FileFacts& mapped) {
     return mapped.path().contains("libc.so");
   });
   ASSERT_NE(libc, facts.mapped().end());
   EXPECT_EQ(libc->build_id().size(), 20u);
-  EXPECT_EQ(Files().At(libc->path(), true).build_id(), libc->build_id());
-  const auto opened = std::ranges::find_if(
-      facts.files(), [&](const wire::OpenFile& each) { return each.fd() == file.get(); });
-  ASSERT_NE(opened, facts.files().end());
-  EXPECT_THAT(opened->file().path(), HasSubstr("open file"));
-  EXPECT_EQ(opened->flags() & (O_ACCMODE | O_APPEND), static_cast<unsigned>(O_WRONLY | O_APPEND));
-}
-
-TEST(RankFacts, MapsAreParsed) {
-  const auto maps = ParseMaps(
-      "7f00-7f10 r-xp 00000000 fd:01 42   /usr/lib/a b.so\n"
-      "7f10-7f20 rw-s 00000000 00:05 9    /SYSV0000002a (deleted)\n"
-      "7f20-7f30 rw-p 00000000 00:00 0 \n"
-      "garbage\n");
-  ASSERT_EQ(maps.size(), 3u);
-  EXPECT_EQ(maps[0].path, "/usr/lib/a b.so");
-  EXPECT_EQ(maps[1].path, "/SYSV0000002a");
-  EXPECT_TRUE(maps[1].deleted);
-  EXPECT_EQ(maps[1].inode, 9u);
-  EXPECT_EQ(maps[2].path, "");
+  EXPECT_EQ(Files().At(libc->path()).build_id(), libc->build_id());
 }
 
 TEST(Files, WhatIsNoElfFileHasNoBuildId) {
@@ -228,12 +397,7 @@ TEST(Files, WhatIsNoElfFileHasNoBuildId) {
     EXPECT_EQ(BuildIdOf(file.get()), "");
   }
   unlink(path.c_str());
-  EXPECT_FALSE(Files().At("/nowhere", true).exists());
-}
-
-TEST(Files, SharedFileSystems) {
-  for (const char* type : {"nfs4", "lustre", "fuse.glusterfs"}) EXPECT_TRUE(IsShared(type)) << type;
-  for (const char* type : {"ext4", "tmpfs", "overlay", ""}) EXPECT_FALSE(IsShared(type)) << type;
+  for (const char* path : {"/nowhere", "/tmp"}) EXPECT_FALSE(Files().At(path).is_regular());
 }
 
 TEST(NodeFacts, AreThere) {

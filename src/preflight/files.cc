@@ -6,10 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include "base/fd.h"
 
@@ -45,20 +42,6 @@ std::string BuildIdIn(std::string_view notes, std::size_t alignment) {
   return "";
 }
 
-// /proc/mounts writes blanks in octal.
-std::string Unescaped(const std::string& text) {
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
-      plain += static_cast<char>(std::strtol(text.substr(i + 1, 3).c_str(), nullptr, 8));
-      i += 3;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
-}
-
 }  // namespace
 
 std::string BuildIdOf(int fd) {
@@ -81,54 +64,19 @@ std::string BuildIdOf(int fd) {
   return "";
 }
 
-bool IsShared(std::string_view file_system) {
-  constexpr std::array<std::string_view, 15> kTypes = {
-      "nfs", "nfs4",     "lustre", "beegfs", "ceph",     "gpfs", "cifs", "smb3",
-      "9p",  "virtiofs", "gfs2",   "ocfs2",  "orangefs", "afs",  "fuse"};
-  return std::ranges::find(kTypes, file_system) != kTypes.end() || file_system.starts_with("fuse.");
-}
+Files::Files(const std::string& process) : root_(process + "/root") {}
 
-Files::Files(const std::string& process) : root_(process + "/root") {
-  std::ifstream mounts(process + "/mounts");
-  for (std::string line; std::getline(mounts, line);) {
-    std::istringstream words(line);
-    std::string device, where, type;
-    words >> device >> where >> type;
-    mounts_[Unescaped(where)] = type;  // the last one hides those before it
-  }
-}
-
-std::string Files::FileSystemAt(const std::string& path) const {
-  for (std::string at = path;;) {
-    const auto found = mounts_.find(at.empty() ? "/" : at);
-    if (found != mounts_.end()) return found->second;
-    if (at.empty()) return "";
-    at.resize(at.find_last_of('/') == std::string::npos ? 0 : at.find_last_of('/'));
-  }
-}
-
-const wire::FileFacts& Files::At(const std::string& path, bool with_build_id) {
+const wire::FileFacts& Files::At(const std::string& path) {
   const auto [place, is_new] = known_.try_emplace(path);
   wire::FileFacts& facts = place->second;
-  const std::string here = root_ + path;
-  if (is_new) {
-    facts.set_path(path);
-    facts.set_file_system(FileSystemAt(path));
-    facts.set_shared(IsShared(facts.file_system()));
-    struct stat info{};
-    if (stat(here.c_str(), &info) == 0) {
-      facts.set_exists(true);
-      facts.set_is_directory(S_ISDIR(info.st_mode));
-      facts.set_is_regular(S_ISREG(info.st_mode));
-      facts.set_executable((info.st_mode & 0111) != 0);
-      facts.set_size(static_cast<std::uint64_t>(info.st_size));
-      facts.set_inode(info.st_ino);
-    }
-  }
-  if (with_build_id && facts.is_regular() && facts.build_id().empty()) {
-    const Fd file(open(here.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-    if (file) facts.set_build_id(BuildIdOf(file.get()));
-  }
+  if (!is_new) return facts;
+  facts.set_path(path);
+  const Fd file(open((root_ + path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info{};
+  if (!file || fstat(file.get(), &info) != 0 || !S_ISREG(info.st_mode)) return facts;
+  facts.set_is_regular(true);
+  facts.set_size(static_cast<std::uint64_t>(info.st_size));
+  facts.set_build_id(BuildIdOf(file.get()));
   return facts;
 }
 

@@ -1,7 +1,10 @@
 #include "preflight/held.h"
 
+#include <algorithm>
 #include <array>
 #include <format>
+#include <set>
+#include <tuple>
 
 namespace xmpi::preflight {
 namespace {
@@ -21,6 +24,11 @@ constexpr std::array kRows = {
     Row{Held::TCP, "holds a {}", "a network connection stays behind, and CRIU cannot dump it",
         kCloseIt},
     Row{Held::UDP, "holds a {}", "CRIU cannot dump a network socket", kCloseIt},
+    Row{Held::INHERITED, "holds MPI's {}, inherited from its parent",
+        "MPI closes it in its own process only, and CRIU cannot dump it",
+        "end the child before XMPI_Quiesce, or start it without the descriptors that it does not "
+        "need (close_range, posix_spawn_file_actions_addclosefrom_np, close_fds)"},
+    Row{Held::NAMED_PIPE, "holds the named pipe {}", "its other end stays on this node", kCloseIt},
     Row{Held::UNIX_SOCKET, "holds a {} whose other end is outside the rank",
         "its peer stays on this node", kCloseIt},
     Row{Held::OTHER_SOCKET, "holds a {}", "CRIU cannot dump such a socket", kCloseIt},
@@ -38,8 +46,6 @@ constexpr std::array kRows = {
         "the program must detach it (shmdt) before XMPI_Quiesce, or use mmap or MPI windows"},
     Row{Held::TERMINAL, "holds the terminal {}", "its other end stays on this node",
         "start the program without a terminal of its own"},
-    Row{Held::DELETED_FILE, "holds the deleted file {}", "it is too large to travel in the image",
-        "the program must close it before XMPI_Quiesce, or keep it under a name"},
     Row{Held::SHARED_MEMORY, "holds shared memory {}", "its memory belongs to this node",
         "the program must unmap it before XMPI_Quiesce"},
     Row{Held::TRACED, "is traced by {}", "CRIU must trace it itself", "detach the debugger"},
@@ -57,10 +63,9 @@ std::string Filled(const char* pattern, const std::string& name) {
 
 }  // namespace
 
-void CheckHeld(const wire::RankFacts& rank, const std::string& node, bool parked,
-               wire::Findings* findings) {
+void CheckHeld(const wire::RankFacts& rank, const std::string& node, wire::Findings* findings) {
   for (const Held& held : rank.holds()) {
-    if (held.may_be_mpis() && !parked) continue;
+    if (held.may_be_mpis()) continue;
     for (const Row& row : kRows) {
       if (row.kind != held.kind()) continue;
       wire::Finding& finding = *findings->add_findings();
@@ -75,6 +80,22 @@ void CheckHeld(const wire::RankFacts& rank, const std::string& node, bool parked
       finding.set_why(row.why);
       finding.set_remedy(row.remedy);
     }
+  }
+}
+
+void KeepWhatLasts(const wire::SourceFacts& earlier, wire::SourceFacts* facts) {
+  using Key = std::tuple<std::uint32_t, int, std::uint32_t, int, std::string>;
+  const auto key = [](const wire::RankFacts& rank, const Held& held) {
+    return Key(rank.rank(), held.kind(), held.pid(), held.fd(), held.name());
+  };
+  std::set<Key> known;
+  for (const wire::RankFacts& rank : earlier.ranks()) {
+    for (const Held& held : rank.holds()) known.insert(key(rank, held));
+  }
+  for (wire::RankFacts& rank : *facts->mutable_ranks()) {
+    const auto gone = std::ranges::remove_if(
+        *rank.mutable_holds(), [&](const Held& held) { return !known.contains(key(rank, held)); });
+    rank.mutable_holds()->erase(gone.begin(), gone.end());
   }
 }
 

@@ -8,8 +8,10 @@
 
 namespace xmpi::preflight {
 
-// `parked`: the rank's MPI session is finalized, so what may have been MPI's counts too.
-void CheckHeld(const wire::RankFacts& rank, const std::string& node, bool parked,
-               wire::Findings* findings);
+// What may be MPI's is in nobody's way yet.
+void CheckHeld(const wire::RankFacts& rank, const std::string& node, wire::Findings* findings);
+
+// Takes out of `facts` what was not held `earlier`.
+void KeepWhatLasts(const wire::SourceFacts& earlier, wire::SourceFacts* facts);
 
 }  // namespace xmpi::preflight

@@ -17,11 +17,15 @@
 #include <cpuid.h>
 #endif
 
+#include "os/proc.h"
 #include "preflight/files.h"
-#include "preflight/proc.h"
 
 namespace xmpi::preflight {
 namespace {
+
+using os::Field;
+using os::KilobytesField;
+using os::ReadText;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
@@ -106,9 +110,7 @@ void AddHugePages(wire::NodeFacts* facts) {
     const std::uint64_t free =
         NumberIn(std::format("{}/hugepages-{}kB/free_hugepages", kFolder, kilobytes));
     if (free == kNoLimit) continue;
-    wire::HugePages& pages = *facts->add_huge_pages();
-    pages.set_page_bytes(kilobytes * 1024);
-    pages.set_free_bytes(free * kilobytes * 1024);
+    facts->set_free_huge_bytes(facts->free_huge_bytes() + free * kilobytes * 1024);
   }
 }
 
@@ -119,7 +121,7 @@ void AddLibraries(wire::NodeFacts* facts) {
   for (const char* name : {"libc.so.6", "libmpich.so.12", "libmpi.so.12", "libmpi.so.40"}) {
     for (const std::string& folder : {"/lib/" + triplet, "/usr/lib/" + triplet,
                                       std::string("/lib64"), std::string("/usr/local/lib")}) {
-      const wire::FileFacts& file = files.At(folder + "/" + name, true);
+      const wire::FileFacts& file = files.At(folder + "/" + name);
       if (!file.is_regular()) continue;
       *facts->add_libraries() = file;
       break;
@@ -186,8 +188,6 @@ wire::NodeFacts LookAtNode(const std::string& node, const std::string& version) 
   facts.set_memory_room_bytes(room.bytes);
   facts.set_memory_bound(room.bound);
   facts.set_user(geteuid());
-  const std::string capabilities = Field(ReadText("/proc/self/status"), "CapEff");
-  facts.set_capabilities(std::strtoull(capabilities.c_str(), nullptr, 16));
   facts.set_io_uring_disabled(NumberIn("/proc/sys/kernel/io_uring_disabled") == 2);
   AddHugePages(&facts);
   AddLibraries(&facts);

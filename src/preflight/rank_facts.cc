@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,17 +17,23 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "os/proc.h"
 #include "preflight/files.h"
-#include "preflight/proc.h"
 #include "preflight/sockets.h"
 
 namespace xmpi::preflight {
 namespace {
 
+using os::Field;
+using os::KilobytesField;
+using os::Numbers;
+using os::ReadLink;
+using os::ReadText;
 using std::string_view_literals::operator""sv;
 
 constexpr std::string_view kSharedMemory = "/dev/shm/";
-constexpr std::string_view kDeleted = " (deleted)";
+constexpr std::string_view kSecret = "/secretmem";  // of memfd_secret(2)
+constexpr std::uint64_t kMessageQueues = 0x19800202;  // MQUEUE_MAGIC of the kernel's ipc/mqueue.c
 
 // Anon inodes that CRIU 4 saves and makes anew.
 constexpr std::array kKnownObjects = {"[eventfd]"sv, "[eventpoll]"sv, "[signalfd]"sv, "[timerfd]"sv,
@@ -51,11 +58,6 @@ bool IsPlainDevice(dev_t device) {
 std::uint64_t InodeIn(const std::string& target) {
   const std::size_t at = target.find('[');
   return at == std::string::npos ? 0 : std::strtoull(target.c_str() + at + 1, nullptr, 10);
-}
-
-std::string WithoutDeleted(std::string path) {
-  if (path.ends_with(kDeleted)) path.resize(path.size() - kDeleted.size());
-  return path;
 }
 
 // SysV segments that go with their last user, as MPI libraries make them: by shmid, and the key.
@@ -100,18 +102,25 @@ class Look {
     process_ = Proc(pid);
     const std::string status = ReadText(process_ + "/status");
     name_ = Field(status, "Name");
+    runs_mpi_ = RunsMpi(status);
     OfState(status);
     OfDescriptors();
     OfMappings();
     if (!all_) return;
-    if (!files_) files_ = std::make_unique<Files>(process_);
-    if (pid == rank_.pids.front()) {
-      facts_.set_program(ReadLink(process_ + "/exe"));
-      facts_.set_working_directory(ReadLink(process_ + "/cwd"));
-    }
     facts_.set_memory_bytes(facts_.memory_bytes() + KilobytesField(status, "RssAnon") +
                             KilobytesField(status, "RssShmem") + KilobytesField(status, "VmSwap") +
                             KilobytesField(status, "HugetlbPages"));
+  }
+
+  // Another process of the rank may have inherited what MPI opened, but will not close it.
+  bool RunsMpi(const std::string& status) const {
+    if (rank_.closing == nullptr) return false;
+    const std::uint32_t mpi = rank_.closing->ProcessOf(rank_.rank);
+    if (mpi == 0) return true;                           // not known: any may be it
+    std::istringstream numbers(Field(status, "NSpid"));  // in every namespace, its own last
+    std::uint32_t pid = 0;
+    while (numbers >> pid) continue;
+    return pid == mpi;
   }
 
   void CollectSockets(const std::string& process) {
@@ -135,7 +144,7 @@ class Look {
     const std::string tracer = Field(status, "TracerPid");
     if (!tracer.empty() && tracer != "0")
       Hold(wire::Held::TRACED, -1, std::format("the debugger PID {}", tracer));
-    for (const char* space : {"pid", "mnt"}) {
+    for (const char* space : {"pid", "mnt", "net", "ipc", "uts", "user"}) {
       const std::string own = ReadLink(std::format("{}/ns/{}", process_, space));
       const std::string root = ReadLink(std::format("{}/ns/{}", Proc(rank_.pids.front()), space));
       if (!own.empty() && !root.empty() && own != root)
@@ -161,19 +170,20 @@ class Look {
     if (target.starts_with("anon_inode:")) return OfObject(fd, target);
     if (!target.starts_with('/') || target.starts_with("/memfd:")) return;
     struct stat info{};
+    struct statfs system{};
     const std::string link = std::format("{}/fd/{}", process_, fd);
     if (stat(link.c_str(), &info) != 0) return;
     const bool special = S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode);
     if (special) return OfDevice(fd, target, info.st_rdev, has_master);
-    if (target.starts_with("/secretmem") || target.starts_with("/dmabuf")) {
+    if (S_ISFIFO(info.st_mode)) {
+      Hold(wire::Held::NAMED_PIPE, fd, target);
+    } else if (target.starts_with(kSecret)) {
+      Hold(wire::Held::KERNEL_OBJECT, fd, std::string(kSecret));
+    } else if (target.starts_with("/dmabuf")) {
       Hold(wire::Held::KERNEL_OBJECT, fd, target);
-    } else if (S_ISREG(info.st_mode) && info.st_nlink == 0) {
-      const auto size = static_cast<std::uint64_t>(info.st_size);
-      if (size > rank_.ghost_limit_bytes)
-        Hold(wire::Held::DELETED_FILE, fd, WithoutDeleted(target)).set_bytes(size);
-    } else if (all_ && !target.starts_with("/proc/") && !target.starts_with(kSharedMemory) &&
-               (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode))) {
-      AddFile(fd, target);
+    } else if (statfs(link.c_str(), &system) == 0 &&
+               static_cast<std::uint64_t>(system.f_type) == kMessageQueues) {
+      Hold(wire::Held::KERNEL_OBJECT, fd, "the POSIX message queue " + target);
     }
   }
 
@@ -185,11 +195,22 @@ class Look {
     const bool inside = socket.kind == wire::Held::UNIX_SOCKET &&
                         (socket.peer == 0 || own_sockets_.contains(socket.peer));
     if (inside) return;
-    const bool internet = socket.kind == wire::Held::TCP || socket.kind == wire::Held::UDP;
-    Hold(socket.kind, fd, socket.text).set_may_be_mpis(internet && !IsBlocking(fd));
+    const bool closing = WillClose(fd, inode, socket);
+    const auto kind = closing && !runs_mpi_ ? wire::Held::INHERITED : socket.kind;
+    Hold(kind, fd, socket.text).set_may_be_mpis(closing && runs_mpi_);
   }
 
-  // No MPI library lets a socket of its own block it.
+  // Without a list, as for a socket that is nowhere yet, it may be MPI's if it does not block: no
+  // MPI library lets one of its own block it.
+  bool WillClose(int fd, std::uint64_t inode, const SocketFacts& socket) const {
+    if (rank_.closing == nullptr) return false;
+    if (rank_.closing->Has(rank_.rank, inode, socket)) return true;
+    const bool internet = socket.kind == wire::Held::TCP || socket.kind == wire::Held::UDP;
+    const bool nowhere = socket.kind == wire::Held::TCP && socket.local.empty();
+    const bool listed = rank_.closing->ProcessOf(rank_.rank) != 0;
+    return (listed ? nowhere && runs_mpi_ : internet) && !IsBlocking(fd);
+  }
+
   bool IsBlocking(int fd) const {
     const std::string flags = Field(ReadText(std::format("{}/fdinfo/{}", process_, fd)), "flags");
     return (std::strtoul(flags.c_str(), nullptr, 8) & O_NONBLOCK) == 0;
@@ -207,77 +228,75 @@ class Look {
         path.starts_with("/dev/pts/") || path.starts_with("/dev/tty") || path == "/dev/ptmx";
     if (terminal && has_master) return;
     Hold(terminal ? wire::Held::TERMINAL : wire::Held::DEVICE, fd, path)
-        .set_may_be_mpis(BeginsWithOneOf(path, kMpiDevices));
-  }
-
-  void AddFile(int fd, const std::string& path) {
-    if (!files_) files_ = std::make_unique<Files>(process_);
-    wire::OpenFile& file = *facts_.add_files();
-    file.set_pid(static_cast<std::uint32_t>(pid_));
-    file.set_fd(fd);
-    const std::string flags = Field(ReadText(std::format("{}/fdinfo/{}", process_, fd)), "flags");
-    file.set_flags(static_cast<std::uint32_t>(std::strtoul(flags.c_str(), nullptr, 8)));
-    *file.mutable_file() = files_->At(path, false);
+        .set_may_be_mpis(runs_mpi_ && BeginsWithOneOf(path, kMpiDevices));
   }
 
   void OfMappings() {
     std::set<std::string> seen;
-    const std::vector<Mapping> mappings = ParseMaps(ReadText(process_ + "/maps"));
-    for (const Mapping& mapping : mappings) {
+    const std::vector<os::Mapping> mappings = os::ParseMaps(os::ReadText(process_ + "/maps"));
+    for (const os::Mapping& mapping : mappings) {
       if (mapping.executable) code_.insert(mapping.path);
     }
-    for (const Mapping& mapping : mappings) {
+    for (const os::Mapping& mapping : mappings) {
       if (mapping.path.starts_with("/SYSV")) {
         if (seen.insert(std::to_string(mapping.inode)).second) OfSysv(mapping);
       } else if (mapping.path.starts_with("/anon_hugepage")) {
         OfHugePages(mapping);
       } else if (mapping.path.starts_with("anon_inode:")) {
-        if (mapping.path != "anon_inode:[io_uring]" && seen.insert(mapping.path).second)
-          OfObject(-1, mapping.path);
+        if (seen.insert(mapping.path).second && !Holds(mapping.path)) OfObject(-1, mapping.path);
       } else if (mapping.path.starts_with('/') && seen.insert(mapping.path).second) {
         OfMappedFile(mapping);
       }
     }
   }
 
-  void OfSysv(const Mapping& mapping) {
+  // A ring may be mapped without being open.
+  bool Holds(const std::string& object) const {
+    return std::ranges::any_of(facts_.holds(), [&](const wire::Held& held) {
+      return held.pid() == static_cast<std::uint32_t>(pid_) && held.name() == object;
+    });
+  }
+
+  void OfSysv(const os::Mapping& mapping) {
     wire::Held& held = Hold(wire::Held::SYSV_SHM, -1,
                             std::format("{}, shmid {}", mapping.path.substr(1), mapping.inode));
     held.set_bytes(mapping.end - mapping.begin);
-    held.set_may_be_mpis(IsPrivateAndDoomed(mapping.inode));
+    held.set_may_be_mpis(runs_mpi_ && IsPrivateAndDoomed(mapping.inode));
   }
 
-  void OfHugePages(const Mapping& mapping) {
+  void OfHugePages(const os::Mapping& mapping) {
     wire::Held& held = Hold(wire::Held::HUGE_PAGES, -1, "memory in huge pages");
     held.set_bytes(mapping.end - mapping.begin);
   }
 
-  void OfMappedFile(const Mapping& mapping) {
+  void OfMappedFile(const os::Mapping& mapping) {
     const std::string& path = mapping.path;
     if (path.starts_with("/memfd:") || path == "/dev/zero" || path.starts_with("/[aio]")) return;
     if (path.starts_with(kSharedMemory)) {
       // What is not MPI's travels: by name, or deleted in CRIU's image.
-      if (!BeginsWithOneOf(path.substr(kSharedMemory.size()), kMpiShared)) return;
+      if (!IsMpisSharedMemory(path)) return;
       wire::Held& held = Hold(wire::Held::SHARED_MEMORY, -1, path);
       held.set_bytes(mapping.end - mapping.begin);
-      return held.set_may_be_mpis(true);
+      return held.set_may_be_mpis(runs_mpi_);
+    }
+    if (path == kSecret) {
+      if (!Holds(path)) Hold(wire::Held::KERNEL_OBJECT, -1, path);
+      return;
     }
     if (path.starts_with("/dev/") || path.starts_with("/dmabuf")) {
       wire::Held& held = Hold(wire::Held::DEVICE_MAPPING, -1, path);
-      return held.set_may_be_mpis(BeginsWithOneOf(path, kMpiDevices));
+      return held.set_may_be_mpis(runs_mpi_ && BeginsWithOneOf(path, kMpiDevices));
     }
-    if (all_ && !mapping.deleted) AddMapped(mapping);
+    if (all_ && !mapping.deleted && code_.contains(path)) AddMapped(mapping);
   }
 
   // The very file that is mapped, also when another lies at its path by now.
-  void AddMapped(const Mapping& mapping) {
+  void AddMapped(const os::Mapping& mapping) {
     const bool known = std::ranges::any_of(
         facts_.mapped(), [&](const wire::FileFacts& file) { return file.path() == mapping.path; });
     if (known) return;
-    if (!files_) files_ = std::make_unique<Files>(process_);
     wire::FileFacts& file = *facts_.add_mapped();
-    file = files_->At(mapping.path, false);
-    file.set_code(code_.contains(mapping.path));
+    file.set_path(mapping.path);
     const std::string link =
         std::format("{}/map_files/{:x}-{:x}", process_, mapping.begin, mapping.end);
     const Fd mapped(open(link.c_str(), O_RDONLY | O_CLOEXEC));
@@ -286,8 +305,7 @@ class Look {
       file.set_build_id(BuildIdOf(mapped.get()));
       file.set_size(static_cast<std::uint64_t>(info.st_size));
     } else {
-      file = files_->At(mapping.path, true);
-      file.set_code(code_.contains(mapping.path));
+      file = Files(process_).At(mapping.path);
     }
   }
 
@@ -297,7 +315,7 @@ class Look {
   pid_t pid_ = 0;
   std::string process_;  // "/proc/PID"
   std::string name_;
-  std::unique_ptr<Files> files_;
+  bool runs_mpi_ = false;
   std::unique_ptr<Sockets> sockets_;
   std::set<std::uint64_t> own_sockets_;
   std::set<std::string> code_;  // paths of which something is mapped to be executed
@@ -305,25 +323,9 @@ class Look {
 
 }  // namespace
 
-std::vector<Mapping> ParseMaps(const std::string& text) {
-  std::vector<Mapping> mappings;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    Mapping mapping;
-    std::istringstream words(line);
-    std::string range, mode, offset, device;
-    if (!(words >> range >> mode >> offset >> device >> mapping.inode)) continue;
-    std::getline(words >> std::ws, mapping.path);
-    const std::size_t dash = range.find('-');
-    if (dash == std::string::npos) continue;
-    mapping.begin = std::strtoull(range.c_str(), nullptr, 16);
-    mapping.end = std::strtoull(range.c_str() + dash + 1, nullptr, 16);
-    mapping.deleted = mapping.path.ends_with(kDeleted);
-    mapping.executable = mode.contains('x');
-    mapping.path = WithoutDeleted(std::move(mapping.path));
-    mappings.push_back(std::move(mapping));
-  }
-  return mappings;
+bool IsMpisSharedMemory(std::string_view path) {
+  return path.starts_with(kSharedMemory) &&
+         BeginsWithOneOf(path.substr(kSharedMemory.size()), kMpiShared);
 }
 
 wire::RankFacts LookAtRank(const RankToLookAt& rank) { return Look(rank, true).Take(); }

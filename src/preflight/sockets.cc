@@ -33,11 +33,16 @@ std::string AddressOf(const std::string& text) {
   for (std::size_t i = 0; i * kAddressDigits < colon && i < words.size(); ++i)
     words[i] = static_cast<std::uint32_t>(
         std::strtoul(text.substr(i * kAddressDigits, kAddressDigits).c_str(), nullptr, 16));
-  const bool six = colon > kAddressDigits;
+  const std::string port = std::format(":{}", std::strtoul(text.c_str() + colon + 1, nullptr, 16));
+  bool six = colon > kAddressDigits;
+  // An IPv4 address by way of an IPv6 socket.
+  if (six && words[0] == 0 && words[1] == 0 && words[2] == htonl(0xffff)) {
+    six = false;
+    words[0] = words[3];
+  }
   std::array<char, INET6_ADDRSTRLEN> name{};
   inet_ntop(six ? AF_INET6 : AF_INET, words.data(), name.data(), name.size());
-  const unsigned long port = std::strtoul(text.c_str() + colon + 1, nullptr, 16);
-  return std::format("{}{}{}:{}", six ? "[" : "", name.data(), six ? "]" : "", port);
+  return six ? std::format("[{}]{}", name.data(), port) : name.data() + port;
 }
 
 bool IsNowhere(const std::string& address) { return address.ends_with(":0"); }
@@ -67,8 +72,9 @@ SocketFacts Sockets::Find(std::uint64_t inode, const std::string& link) const {
   const wire::Held::Kind kind = protocol.starts_with("TCP")   ? wire::Held::TCP
                                 : protocol.starts_with("UDP") ? wire::Held::UDP
                                                               : wire::Held::OTHER_SOCKET;
-  return {kind, protocol.empty() ? "socket of unknown kind" : protocol + " socket, not connected",
-          0};
+  return {
+      .kind = kind,
+      .text = protocol.empty() ? "socket of unknown kind" : protocol + " socket, not connected"};
 }
 
 void Sockets::ReadInternet(const std::string& file, const char* protocol, wire::Held::Kind kind) {
@@ -91,7 +97,7 @@ void Sockets::ReadInternet(const std::string& file, const char* protocol, wire::
                        : IsNowhere(remote)
                            ? std::format("{} socket {}", protocol, local)
                            : std::format("{} connection {} -> {}", protocol, local, remote),
-                       0};
+                       0, local, IsNowhere(remote) ? "" : remote};
   }
 }
 
@@ -106,8 +112,8 @@ void Sockets::ReadUnix(const std::string& file) {
     for (int i = 0; i < 6; ++i) words >> skipped;
     if (!(words >> inode)) continue;
     words >> path;
-    sockets_[inode] = {wire::Held::UNIX_SOCKET, "Unix socket" + (path.empty() ? "" : " " + path),
-                       0};
+    sockets_[inode] = {.kind = wire::Held::UNIX_SOCKET,
+                       .text = "Unix socket" + (path.empty() ? "" : " " + path)};
   }
 }
 
@@ -125,7 +131,7 @@ void Sockets::ReadOther(const std::string& file, const char* kind, const char* i
     std::string word;
     for (std::size_t i = 0; i <= column; ++i) words >> word;
     const std::uint64_t inode = std::strtoull(word.c_str(), nullptr, 10);
-    if (words && inode != 0) sockets_[inode] = {wire::Held::OTHER_SOCKET, kind, 0};
+    if (words && inode != 0) sockets_[inode] = {.text = kind};
   }
 }
 

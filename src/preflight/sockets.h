@@ -14,6 +14,8 @@ struct SocketFacts {
   wire::Held::Kind kind = wire::Held::OTHER_SOCKET;
   std::string text;        // "TCP 10.0.0.1:4711 -> 10.0.0.2:80", "TCP listening on 0.0.0.0:80"
   std::uint64_t peer = 0;  // UNIX_SOCKET: the other end's inode; 0: none, or not known
+  std::string local{};     // TCP, UDP: "10.0.0.1:4711"
+  std::string remote{};    // where it leads; empty: nowhere
 };
 
 class Sockets {

@@ -24,7 +24,6 @@ wire::RankImage Describe(wire::RankImage image, const criu::DumpDone& dumped) {
   for (const image::TaskMemory& task : dumped.image->manifest.memory)
     for (const image::PageRun& run : task.runs) bytes += run.pages * image::kPageBytes;
   image.set_bytes(bytes);
-  image.set_dump_us(static_cast<std::uint64_t>(dumped.took.count()));
   return image;
 }
 
@@ -53,7 +52,8 @@ Result<wire::RankImage> FactsOf(RankId rank, const std::string& note) {
 
 void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
                const std::vector<wire::RankImage>& facts, const FilePolicy& files,
-               criu::Checkpointer* checkpointer, std::function<void(image::RankImage)> on_image,
+               std::chrono::milliseconds timeout, criu::Checkpointer* checkpointer,
+               std::function<void(image::RankImage)> on_image,
                std::function<void(Result<std::vector<wire::RankImage>>)> done) {
   if (ranks.empty()) return done(Fail("no rank lives here any more"));
   auto dump = std::make_shared<Dump>(Dump{{}, std::move(on_image), std::move(done)});
@@ -64,7 +64,8 @@ void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
                         .pid = process.pid,
                         .ties = process.ties,
                         .files_at_target = files.at_target,
-                        .carry_files = files.carry},
+                        .carry_files = files.carry,
+                        .timeout = timeout},
                        [dump](criu::DumpDone dumped) { OnDumped(*dump, std::move(dumped)); });
   }
 }

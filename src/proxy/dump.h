@@ -2,6 +2,7 @@
 // made. The originals stay stopped.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <set>
@@ -23,12 +24,13 @@ struct FilePolicy {
   bool carry = true;
 };
 
-// `facts`, one for each rank, travel with the images as their notes; `done` gets them with bytes and
-// dump_us set, or the first failure. `on_image` gets each image; then `done` runs once, when no dump
-// is under way any more: whatever the caller does to the originals after it cannot cross a dump.
+// `facts`, one for each rank, travel with the images as their notes; `done` gets them with bytes
+// set, or the first failure. `timeout` is CRIU's for each rank. `on_image` gets each image; then
+// `done` runs once, when no dump is under way any more: whatever the caller does to the originals
+// after it cannot cross a dump.
 void DumpRanks(const std::map<RankId, Ranks::Process>& ranks,
                const std::vector<wire::RankImage>& facts, const FilePolicy& files,
-               criu::Checkpointer* checkpointer,
+               std::chrono::milliseconds timeout, criu::Checkpointer* checkpointer,
                std::function<void(image::RankImage)> on_image,
                std::function<void(Result<std::vector<wire::RankImage>>)> done);
 

@@ -3,13 +3,15 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <array>
 #include <format>
 #include <utility>
 
 #include "base/fd.h"
 #include "criu/criu_checkpointer.h"
 #include "image/hash.h"
+#include "os/proc.h"
+#include "preflight/compare.h"
+#include "preflight/rank_facts.h"
 
 namespace xmpi::proxy {
 namespace {
@@ -33,50 +35,76 @@ bool HasHash(const std::string& path, const image::Hash128& hash, const FileRule
   }
 }
 
-const char* Doing(FileUse use) {
+const char* IsUsed(FileUse use) {
   switch (use) {
     case FileUse::kWritten:
-      return "has open for writing";
+      return "is open for writing";
     case FileUse::kMapped:
-      return "has mapped";
-    case FileUse::kFolder:
-      return "works in or has open";
+      return "is mapped";
     default:
-      return "has open";
+      return "is open";
   }
 }
 
-// Empty: it can move.
-std::string Objection(const HeldFile& file, bool same, Sight sight, const FileRules& rules) {
-  const auto says = [&](const std::string& text) {
-    return std::format("rank {} {} {}, {}", file.rank, Doing(file.use), file.path, text);
-  };
+// The link to a file without a name says so behind the one it had.
+std::string NameOf(const HeldFile& file) {
+  std::string name = file.path;
+  if (name.ends_with(os::kDeleted)) name.resize(name.size() - os::kDeleted.size());
+  return name;
+}
+
+struct Objection {
+  std::string what, why, remedy;
+};
+
+// Empty: the file is not in the way.
+Objection ObjectionTo(const HeldFile& file, bool same, Sight sight, const FileRules& rules) {
+  const std::string used = std::format("{} {}", file.path, IsUsed(file.use));
+  const std::string missing = std::format("{} and is not on {}", used, rules.target);
   if (file.use == FileUse::kDeleted) {
     if (file.state.size <= criu::kGhostLimitBytes) return {};
-    return says(std::format("of {} bytes: more than the {} that a deleted file may have",
-                            file.state.size, criu::kGhostLimitBytes));
+    return {
+        std::format("the deleted file {} of {} bytes is open", NameOf(file), file.state.size),
+        std::format("more than {} bytes of one do not travel in the image", criu::kGhostLimitBytes),
+        "the program must close it before XMPI_Quiesce, or keep it under a name"};
   }
   if (same && file.locked)
-    return says(
-        "with a file lock that its copy could not take while the original has it; "
-        "the program must release it before XMPI_Quiesce");
+    return {std::format("{} has a file lock", file.path),
+            "its copy could not take it while the original has it",
+            "the program must release it before XMPI_Quiesce"};
   if (same) return {};
   if (file.use == FileUse::kFolder)
-    return says(std::format("which is not on {}; make that folder there", rules.target));
+    return {std::format("the folder {} is not on {}", file.path, rules.target),
+            "a rank works in it or has it open", "make it there, or keep it on shared storage"};
   if (file.shared)
-    return says(
-        std::format("which is on shared storage ({}) but not seen on {}; is that mounted there?",
-                    file.file_system, rules.target));
+    return {missing, std::format("it is on shared storage ({})", file.file_system),
+            std::format("mount that on {}", rules.target)};
   if (sight == Sight::kOther || sight == Sight::kPerhaps)
-    return says(
-        std::format("and another file of that name is on {}; remove it there, or put the file on "
-                    "shared storage",
-                    rules.target));
+    return {std::format("{} and another file of that name is on {}", used, rules.target),
+            "the rank's own would have to replace it",
+            "remove it there, or keep the file on shared storage"};
   if (rules.carry) return {};
-  return says(std::format(
-      "which is on {}'s own disk ({}), and -no-carry-files forbids to take it along; put it on "
-      "shared storage",
-      rules.source, file.file_system));
+  return {missing,
+          std::format("it is on {}'s own disk ({}), and -no-carry-files forbids to take it along",
+                      rules.source, file.file_system),
+          "keep it on storage that both nodes share, or close it before the move"};
+}
+
+// A deleted file that several ranks have: CRIU dumps them one by one, and there would be as many.
+void RefuseSharedDeleted(const std::vector<HeldFile>& files, const FileRules& rules,
+                         wire::Findings* findings) {
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<RankId>> ranks;
+  for (const HeldFile& file : files) {
+    if (file.use == FileUse::kDeleted) ranks[{file.device, file.state.inode}].insert(file.rank);
+  }
+  for (const HeldFile& file : files) {
+    if (file.use != FileUse::kDeleted || ranks[{file.device, file.state.inode}].size() < 2) continue;
+    preflight::RefuseRank(findings, rules.source, file.rank,
+                          std::format("a deleted file is open or mapped in several ranks: {}",
+                                      NameOf(file)),
+                          "after the move each would have its own",
+                          "the program must close it before XMPI_Quiesce, or keep it under a name");
+  }
 }
 
 }  // namespace
@@ -86,7 +114,8 @@ std::vector<HeldFile> HeldFiles(const std::map<RankId, Ranks::Process>& ranks,
   std::vector<HeldFile> files;
   for (const auto& [rank, process] : ranks) {
     for (HeldFile& file : checkpointer.HeldFiles(rank, process.pid)) {
-      if (!file.path.starts_with("/dev/shm/")) files.push_back(std::move(file));
+      const bool travels = file.memory && file.use != FileUse::kDeleted;
+      if (!travels && !preflight::IsMpisSharedMemory(file.path)) files.push_back(std::move(file));
     }
   }
   return files;
@@ -113,22 +142,22 @@ std::map<std::string, image::Hash128> HashesOf(const std::vector<image::RankImag
   return hashes;
 }
 
-Result<std::set<std::string>> JudgeSights(const std::vector<HeldFile>& files,
-                                          const std::vector<Seen>& sights, const FileRules& rules) {
-  std::set<std::string> at_target;
-  std::string reasons;
+FileVerdict JudgeSights(const std::vector<HeldFile>& files, const std::vector<Seen>& sights,
+                        const FileRules& rules) {
+  FileVerdict verdict;
   for (std::size_t i = 0; i < files.size(); ++i) {
     const HeldFile& file = files[i];
     const Seen& seen = sights[i];
     const bool same = seen.sight == Sight::kSame ||
                       (seen.sight == Sight::kPerhaps && HasHash(file.path, seen.hash, rules));
-    if (same) at_target.insert(file.path);
-    const std::string objection = Objection(file, same, seen.sight, rules);
-    if (objection.empty() || reasons.contains(objection)) continue;
-    reasons += (reasons.empty() ? "" : "; ") + objection;
+    if (same) verdict.at_target.insert(file.path);
+    Objection objection = ObjectionTo(file, same, seen.sight, rules);
+    if (objection.what.empty()) continue;
+    preflight::RefuseRank(&verdict.findings, rules.target, file.rank, std::move(objection.what),
+                          std::move(objection.why), std::move(objection.remedy));
   }
-  if (!reasons.empty()) return Fail(ErrorCode::kRefused, reasons);
-  return at_target;
+  RefuseSharedDeleted(files, rules, &verdict.findings);
+  return verdict;
 }
 
 }  // namespace xmpi::proxy

@@ -1,12 +1,9 @@
 // The parts of the proxy that need neither ranks nor a launcher.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <asio.hpp>
-#include <cstdlib>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,7 +12,6 @@
 #include "proxy/cores.h"
 #include "proxy/duplex.h"
 #include "proxy/environment.h"
-#include "proxy/prepare.h"
 
 namespace xmpi::proxy {
 namespace {
@@ -104,38 +100,6 @@ TEST(Duplex, LastWordsOfAPeerThatLeavesSomethingUnreadAreRead) {
     const auto read = ReadToTheEnd(
         type, [](Fd theirs) { EXPECT_EQ(send(theirs.get(), "last words", 10, 0), 10); });
     EXPECT_EQ(read, (std::vector<std::string>{"last words", ""}));
-  }
-}
-
-class FindProgramTest : public testing::Test {
- protected:
-  FindProgramTest() {
-    char name[] = "/tmp/xmpi-find-XXXXXX";
-    directory_ = mkdtemp(name);
-    std::filesystem::create_directory(directory_ / "bin");
-    std::filesystem::copy_file("/bin/true", directory_ / "bin/tool");
-    std::filesystem::copy_file("/bin/true", directory_ / "data");
-    std::filesystem::permissions(directory_ / "data", std::filesystem::perms::owner_read);
-  }
-  ~FindProgramTest() override { std::filesystem::remove_all(directory_); }
-  std::filesystem::path directory_;
-};
-
-TEST_F(FindProgramTest, LooksWhereExecWould) {
-  const std::string here = directory_;
-  EXPECT_EQ(FindProgram("tool", "/", "/nowhere:" + here + "/bin").value(), here + "/bin/tool");
-  EXPECT_EQ(FindProgram("bin/tool", here, "").value(), here + "/bin/tool");
-  EXPECT_EQ(FindProgram("/bin/true", here, "").value(), "/bin/true");
-}
-
-TEST_F(FindProgramTest, SaysWhatIsMissing) {
-  const auto absent = FindProgram("no-such-tool", directory_, "/bin");
-  ASSERT_FALSE(absent);
-  EXPECT_EQ(absent.error().message, "no-such-tool is not in PATH (/bin)");
-  const auto not_executable = FindProgram("./data", directory_, "/bin");
-  if (geteuid() == 0 || !not_executable) {
-    ASSERT_FALSE(not_executable);
-    EXPECT_TRUE(not_executable.error().message.contains("not executable"));
   }
 }
 

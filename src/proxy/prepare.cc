@@ -1,21 +1,21 @@
 #include "proxy/prepare.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <format>
-#include <system_error>
+#include <thread>
+#include <utility>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "criu/process_tree.h"
 #include "preflight/baseline.h"
 #include "preflight/compare.h"
 #include "preflight/files.h"
+#include "preflight/held.h"
 #include "preflight/node_facts.h"
 #include "preflight/rank_facts.h"
 
@@ -28,30 +28,23 @@ std::string Joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-std::string PathOf(const wire::Launch& launch, const wire::RankSpec& rank) {
-  for (const wire::EnvironmentVariable& each : rank.environment()) {
-    if (each.name() == "PATH") return each.value();
-  }
-  for (const std::string& name : launch.inherit_environment()) {
-    const char* value = name == "PATH" ? std::getenv("PATH") : nullptr;
-    if (value != nullptr) return value;
-  }
-  return "/bin:/usr/bin";
-}
+using preflight::ClosingSockets;
 
 // All processes of a rank as this node numbers them, and its ends of what ties it to us.
-preflight::RankToLookAt ToLookAt(int proc_fd, RankId rank, const Ranks::Process& process) {
-  preflight::RankToLookAt look{.rank = rank, .ghost_limit_bytes = criu::kGhostLimitBytes};
+preflight::RankToLookAt ToLookAt(int proc_fd, RankId rank, const Ranks::Process& process,
+                                 const ClosingSockets* closing) {
+  preflight::RankToLookAt look{.rank = rank, .closing = closing};
   for (const criu::Process& each : criu::ReadTree(proc_fd, process.host_pid))
     look.pids.push_back(each.pid);
   for (const criu::Tie& tie : process.ties) look.ties.insert(tie.inode);
   return look;
 }
 
-std::vector<preflight::RankToLookAt> ToLookAt(const Living& ranks) {
+std::vector<preflight::RankToLookAt> ToLookAt(const Living& ranks, const ClosingSockets* closing) {
   const Fd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   std::vector<preflight::RankToLookAt> looks;
-  for (const auto& [rank, process] : ranks) looks.push_back(ToLookAt(proc.get(), rank, process));
+  for (const auto& [rank, process] : ranks)
+    looks.push_back(ToLookAt(proc.get(), rank, process, closing));
   return looks;
 }
 
@@ -66,6 +59,15 @@ void AddStrays(const os::Slot& slot, const Living& ranks, wire::SourceFacts* fac
     held.set_fd(-1);
     held.set_name(std::format("{} (PID {} in its slot)", stray.name, stray.pid));
   }
+}
+
+wire::SourceFacts LookAtRanks(const os::Slot& slot, const Living& ranks,
+                              const ClosingSockets& closing) {
+  wire::SourceFacts facts;
+  for (const preflight::RankToLookAt& look : ToLookAt(ranks, &closing))
+    *facts.add_ranks() = preflight::LookAtRank(look);
+  AddStrays(slot, ranks, &facts);
+  return facts;
 }
 
 std::string BaselineOf(const wire::Launch& launch, RankId rank) {
@@ -85,48 +87,6 @@ Result<> CheckNamespaces(const os::Slot& slot) {
               std::format("{}; run as root or give xmpi-proxy the privilege", Joined(slot.lost())));
 }
 
-Result<std::string> FindProgram(const std::string& program, const std::string& directory,
-                                const std::string& path) {
-  const auto usable = [](const std::string& file) {
-    struct stat info{};
-    return stat(file.c_str(), &info) == 0 && S_ISREG(info.st_mode) &&
-           access(file.c_str(), X_OK) == 0;
-  };
-  const auto from_directory = [&](const std::string& file) {
-    return (std::filesystem::path(directory.empty() ? "/" : directory) / file).string();
-  };
-  if (program.contains('/')) {
-    const std::string file = from_directory(program);
-    if (usable(file)) return file;
-    return Fail(std::format("{} is not there or not executable", file));
-  }
-  for (std::size_t at = 0; at <= path.size();) {
-    const std::size_t end = std::min(path.find(':', at), path.size());
-    const std::string file = from_directory(path.substr(at, end - at) + "/" + program);
-    if (usable(file)) return file;
-    at = end + 1;
-  }
-  return Fail(std::format("{} is not in PATH ({})", program, path));
-}
-
-Result<> CheckTarget(const wire::Launch& launch, const os::Slot& slot, const std::string& node) {
-  XMPI_RETURN_IF_ERROR(CheckNamespaces(slot));
-  for (const wire::RankSpec& rank : launch.ranks()) {
-    const std::string& directory = rank.working_directory();
-    struct stat info{};
-    if (!directory.empty() && (stat(directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)))
-      return Fail(ErrorCode::kRefused,
-                  std::format("the working directory of rank {}, {}, is not on {}", rank.rank(),
-                              directory, node));
-    const auto program =
-        FindProgram(rank.argv().empty() ? "" : rank.argv(0), directory, PathOf(launch, rank));
-    if (!program)
-      return Fail(ErrorCode::kRefused, std::format("the program of rank {} is not on {}: {}",
-                                                   rank.rank(), node, program.error().message));
-  }
-  return {};
-}
-
 wire::NodeFacts LookAtNode(const Here& here) {
   wire::NodeFacts facts = preflight::LookAtNode(here.node, here.version);
   if (here.criu) {
@@ -139,14 +99,17 @@ wire::NodeFacts LookAtNode(const Here& here) {
   return facts;
 }
 
-wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch, const Living& ranks) {
-  wire::SourceFacts facts;
-  for (const preflight::RankToLookAt& look : ToLookAt(ranks)) {
-    wire::RankFacts& rank = *facts.add_ranks();
-    rank = preflight::LookAtRank(look);
-    rank.set_cpu_baseline(BaselineOf(launch, look.rank));
+wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch, const Living& ranks,
+                               const ClosingSockets& closing) {
+  wire::SourceFacts facts = LookAtRanks(*here.slot, ranks, closing);
+  if (preflight::Refuses(preflight::CheckHoldings(facts))) {
+    // A request to a server, a command that ran: what is gone in a moment is in nobody's way.
+    std::this_thread::sleep_for(limits::kHoldingLasts);
+    const wire::SourceFacts earlier = std::exchange(facts, LookAtRanks(*here.slot, ranks, closing));
+    preflight::KeepWhatLasts(earlier, &facts);
   }
-  AddStrays(*here.slot, ranks, &facts);
+  for (wire::RankFacts& rank : *facts.mutable_ranks())
+    rank.set_cpu_baseline(BaselineOf(launch, rank.rank()));
   *facts.mutable_node() = LookAtNode(here);  // last: the clock in it is compared with the target's
   return facts;
 }
@@ -158,16 +121,18 @@ Result<std::string> AnswerFacts(const Here& here, const std::string& facts) {
   const wire::NodeFacts target = LookAtNode(here);
   preflight::Files files;
   preflight::Answers answers;
-  for (const std::string& path : preflight::PathsToAsk(source))
-    answers[path] = files.At(path, true);
-  return preflight::Compare(source, target, answers, {.carry_files = here.carry_files})
-      .SerializeAsString();
+  for (const std::string& path : preflight::PathsToAsk(source)) answers[path] = files.At(path);
+  return preflight::Compare(source, target, answers).SerializeAsString();
 }
 
-Result<> JudgeFindings(const std::string& text) {
+Result<wire::Findings> ReadFindings(const std::string& text) {
   wire::Findings findings;
   if (!findings.ParseFromString(text))
     return Fail(ErrorCode::kProtocol, "the target's findings cannot be read");
+  return findings;
+}
+
+Result<> JudgeFindings(const wire::Findings& findings) {
   for (const wire::Finding& finding : findings.findings()) {
     if (finding.severity() == wire::Finding::WARN)
       log::Warn("preflight.warning", {{"what", preflight::Sentence(finding)}});
@@ -179,10 +144,10 @@ Result<> JudgeFindings(const std::string& text) {
 Result<> CheckParked(const Here& here, const Living& ranks) {
   wire::SourceFacts facts;
   facts.mutable_node()->set_node(here.node);
-  for (const preflight::RankToLookAt& look : ToLookAt(ranks))
+  for (const preflight::RankToLookAt& look : ToLookAt(ranks, nullptr))
     *facts.add_ranks() = preflight::LookAtHoldings(look);
   AddStrays(*here.slot, ranks, &facts);
-  const wire::Findings findings = preflight::CheckParked(facts);
+  const wire::Findings findings = preflight::CheckHoldings(facts);
   if (!preflight::Refuses(findings)) return {};
   return Fail(ErrorCode::kRefused, "cannot dump: " + preflight::Refusals(findings));
 }

@@ -13,14 +13,12 @@
 #include "base/ids.h"
 #include "criu/checkpointer.h"
 #include "os/slot.h"
+#include "preflight/closing_sockets.h"
 #include "proxy/ranks.h"
 #include "wire/control.pb.h"
 #include "wire/preflight.pb.h"
 
 namespace xmpi::proxy {
-
-// Whether this node has room for a slot's ranks at all: namespaces, their directories and programs.
-Result<> CheckTarget(const wire::Launch& launch, const os::Slot& slot, const std::string& node);
 
 Result<> CheckNamespaces(const os::Slot& slot);
 
@@ -30,26 +28,23 @@ struct Here {
   std::string version;
   const os::Slot* slot = nullptr;
   Result<criu::Preflight> criu = {};
-  bool carry_files = true;  // what ranks have open on the source's own disk may travel with them
 };
 wire::NodeFacts LookAtNode(const Here& here);
 
-// The source's side of the preflight: this node, and what its ranks are and hold. Takes a while
-// with many ranks, and may run in any thread while the slot lives.
+// The source's side of the preflight: this node, and what its ranks are and hold for longer than a
+// moment. Takes a while with many ranks, and may run in any thread while the slot lives.
 using Living = std::map<RankId, Ranks::Process>;
-wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch, const Living& ranks);
+wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch, const Living& ranks,
+                               const preflight::ClosingSockets& closing);
 
 // The candidate's side: what those facts mean here.
 Result<std::string> AnswerFacts(const Here& here, const std::string& facts);
 // The source's again: an error with everything that refuses the move; warnings are logged.
-Result<> JudgeFindings(const std::string& findings);
+Result<wire::Findings> ReadFindings(const std::string& text);
+Result<> JudgeFindings(const wire::Findings& findings);
 
 // Just before the dump: no rank holds a network connection or MPI's shared memory any more.
 Result<> CheckParked(const Here& here, const Living& ranks);
-
-// The program as execvp(3) finds it from `directory` with `path`, or why it does not.
-Result<std::string> FindProgram(const std::string& program, const std::string& directory,
-                                const std::string& path);
 
 std::uint64_t MemoryBytes();
 

@@ -149,13 +149,7 @@ void Proxy::SayHello() {
   if (std::exchange(said_hello_, true)) return;
   wire::Envelope envelope = NewEnvelope();
   wire::ProxyHello& hello = *envelope.mutable_proxy_hello();
-  hello.set_version(XMPI_VERSION);
-  hello.set_node(bootstrap_.node);
   hello.set_hostname(host_.facts.hostname);
-  hello.set_pid(static_cast<std::uint32_t>(getpid()));
-  for (const std::string& address : host_.addresses) hello.add_addresses(address);
-  hello.set_cores(static_cast<std::uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
-  hello.set_memory_bytes(MemoryBytes());
   for (const std::string& lost : slot_->lost()) hello.add_lost(lost);
   Send(envelope);
 }
@@ -310,7 +304,6 @@ void Proxy::SendOutput(RankId rank, std::uint32_t stream, std::string_view data)
 void Proxy::SendProblem(std::string text) {
   wire::Envelope envelope = NewEnvelope();
   envelope.mutable_problem()->set_text(std::move(text));
-  envelope.mutable_problem()->set_rank(-1);
   Send(envelope);
 }
 

@@ -75,7 +75,7 @@ class Proxy {
   void Perform(core::AgentLog& action);
 
   // proxy_move.cc
-  Result<> BeginTarget(const wire::Launch& launch);
+  Result<> BeginTarget();
   Here HereWith(Result<criu::Preflight> criu) const;
   Result<> ListenForImages(const criu::Preflight& criu);
   void Commit();
@@ -93,7 +93,7 @@ class Proxy {
   void SendHeld();
   void DrainOutput();
   void ContinueOriginals();
-  void RestoreFrom(std::vector<HeldImage> images);
+  void RestoreFrom(std::vector<HeldImage> images, std::chrono::milliseconds timeout);
   void OnRestored(Result<std::vector<wire::RankPlace>> places);
   Result<std::vector<HeldImage>> HeldImages() const;
   Result<std::vector<wire::RankImage>> HeldFacts() const;

@@ -57,7 +57,7 @@ void Proxy::Perform(core::OpenTarget& action) {
   const auto refuse = [this](const Error& error) {
     Deliver(core::TargetPrepared{.error = error.message});
   };
-  if (Result<> begun = BeginTarget(launch_); !begun) return refuse(begun.error());
+  if (Result<> begun = BeginTarget(); !begun) return refuse(begun.error());
   checkpointer().Check([this, refuse](Result<criu::Preflight> checked) {
     if (!checked) return refuse(checked.error());
     if (Result<> listening = ListenForImages(*checked); !listening)
@@ -67,17 +67,16 @@ void Proxy::Perform(core::OpenTarget& action) {
   });
 }
 
-Result<> Proxy::BeginTarget(const wire::Launch& launch) {
+Result<> Proxy::BeginTarget() {
   XMPI_RETURN_IF_ERROR(FAULT_POINT("prepare.before"));
-  return CheckTarget(launch, *slot_, bootstrap_.node);
+  return CheckNamespaces(*slot_);
 }
 
 Here Proxy::HereWith(Result<criu::Preflight> criu) const {
   return {.node = bootstrap_.node,
           .version = XMPI_VERSION,
           .slot = slot_.get(),
-          .criu = std::move(criu),
-          .carry_files = bootstrap_.carry_files};
+          .criu = std::move(criu)};
 }
 
 Result<> Proxy::ListenForImages(const criu::Preflight& criu) {
@@ -132,6 +131,16 @@ Result<std::vector<wire::RankImage>> Proxy::HeldFacts() const {
 
 // ---- prepare, on the source
 
+namespace {
+
+preflight::ClosingSockets ClosingOf(const std::vector<wire::RankSockets>& lists) {
+  preflight::ClosingSockets closing;
+  for (const wire::RankSockets& each : lists) closing.Add(each.rank(), each.sockets());
+  return closing;
+}
+
+}  // namespace
+
 void Proxy::Perform(core::ConnectSource& action) {
   if (filling_) {  // its pages are not all where a dump would look for them
     connect_when_filled_ = std::move(action);
@@ -158,7 +167,7 @@ Result<> Proxy::BeginSource(const core::ConnectSource&) {
 Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Preflight& criu) {
   const AttemptId attempt = action.candidate_attempt;
   files_ = std::make_shared<FilePolicy>(FilePolicy{.carry = bootstrap_.carry_files});
-  FileRules rules{.source = bootstrap_.node, .target = "the target", .carry = files_->carry};
+  FileRules rules{.source = bootstrap_.node, .target = action.target, .carry = files_->carry};
   std::function<std::vector<image::HeldFile>()> held = [ranks = ranks_.Living(),
                                                         checkpointer = &checkpointer()] {
     return HeldFiles(ranks, *checkpointer);
@@ -170,6 +179,8 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Prefli
     held = [files = HeldFiles(images)] { return files; };
     rules.hashes = HashesOf(images);
   }
+  // Whatever is in the way is told at once, of the nodes and ranks or of the files.
+  const auto all = std::make_shared<wire::Findings>();
   XMPI_ASSIGN_OR_RETURN(
       sender_,
       ImageSender::Start(
@@ -179,16 +190,23 @@ Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Prefli
            .port = action.image_port,
            .timeouts = bootstrap_.timeouts,
            .facts =
-               [here = HereWith(criu), launch = launch_, ranks = ranks_.Living()] {
-                 return LookAtSource(here, launch, ranks).SerializeAsString();
+               [here = HereWith(criu), launch = launch_, ranks = ranks_.Living(),
+                closing = ClosingOf(action.sockets)] {
+                 return LookAtSource(here, launch, ranks, closing).SerializeAsString();
                },
-           .judge = JudgeFindings,
-           .held = std::move(held),
-           .judge_sights = [files = files_, rules = std::move(rules)](
-                               const auto& asked, const auto& sights) -> Result<> {
-             XMPI_ASSIGN_OR_RETURN(files->at_target, JudgeSights(asked, sights, rules));
+           .judge = [all](const std::string& findings) -> Result<> {
+             XMPI_ASSIGN_OR_RETURN(*all, ReadFindings(findings));
              return {};
            },
+           .held = std::move(held),
+           .judge_sights =
+               [all, files = files_, rules = std::move(rules)](const auto& asked,
+                                                               const auto& sights) {
+                 FileVerdict verdict = JudgeSights(asked, sights, rules);
+                 files->at_target = std::move(verdict.at_target);
+                 all->MergeFrom(verdict.findings);
+                 return JudgeFindings(*all);
+               },
            .lanes = Lanes(),
            .scan = action.precopy && !receiver_ ? Scanner(ranks_.Living(), slot_->proc_fd())
                                                 : std::function<Result<std::vector<PageJob>>()>(),
@@ -246,7 +264,7 @@ void Proxy::StartDump(const core::DumpRanks& action) {
   dumping_ = true;
   (void)FAULT_POINT("transfer.before");
   DumpRanks(
-      ranks_.Living(), WithInput(action.facts), *files_, &checkpointer(),
+      ranks_.Living(), WithInput(action.facts), *files_, action.timeout, &checkpointer(),
       [this](image::RankImage image) {
         if (sender_ && !dump_withdrawn_) sender_->Add(std::move(image));
       },
@@ -353,21 +371,21 @@ void Proxy::Perform(core::RestoreRanks& action) {
   if (!before) return OnRestored(std::unexpected(before.error()));
   Result<std::vector<HeldImage>> images = HeldImages();
   if (!images) return OnRestored(std::unexpected(images.error()));
-  RestoreFrom(std::move(*images));
+  RestoreFrom(std::move(*images), action.timeout);
 }
 
-void Proxy::RestoreFrom(std::vector<HeldImage> images) {
+void Proxy::RestoreFrom(std::vector<HeldImage> images, std::chrono::milliseconds timeout) {
   std::vector<pid_t> pids;
   for (const HeldImage& held : images) {
     const std::vector<pid_t>& used = held.image.manifest.used_pids;
     pids.insert(pids.end(), used.begin(), used.end());
   }
   auto held = std::make_shared<std::vector<HeldImage>>(std::move(images));
-  pid_freer_ =
-      FreePids(loop_, std::move(pids), slot_.get(), &checkpointer(), [this, held](Result<> free) {
+  pid_freer_ = FreePids(
+      loop_, std::move(pids), slot_.get(), &checkpointer(), [this, held, timeout](Result<> free) {
         if (!free) return OnRestored(std::unexpected(free.error()));
-        RestoreRanks(std::move(*held), launch_.bind_to(), slot_.get(), &checkpointer(), &ranks_,
-                     [this](auto places) { OnRestored(std::move(places)); });
+        RestoreRanks(std::move(*held), launch_.bind_to(), timeout, slot_.get(), &checkpointer(),
+                     &ranks_, [this](auto places) { OnRestored(std::move(places)); });
       });
 }
 

@@ -172,6 +172,16 @@ TEST_F(RanksTest, ForgottenRanksEndWithoutAWord) {
   EXPECT_FALSE(log_.back().starts_with("end")) << "its streams go on elsewhere";
 }
 
+// Knows what time each rank was given.
+class TimingCheckpointer : public criu::FakeCheckpointer {
+ public:
+  void Dump(criu::DumpRequest request, std::function<void(criu::DumpDone)> done) override {
+    timeouts.push_back(request.timeout);
+    FakeCheckpointer::Dump(std::move(request), std::move(done));
+  }
+  std::vector<std::chrono::milliseconds> timeouts;
+};
+
 class DumpTest : public testing::Test {
  protected:
   void Dump() {
@@ -181,7 +191,8 @@ class DumpTest : public testing::Test {
       facts[rank].set_thread(100 + rank);
     }
     DumpRanks(
-        {{0, {.pid = 2}}, {1, {.pid = 3}}, {2, {.pid = 4}}}, facts, {}, &fake_,
+        {{0, {.pid = 2}}, {1, {.pid = 3}}, {2, {.pid = 4}}}, facts, {}, std::chrono::seconds(7),
+        &fake_,
         [this](image::RankImage image) {
           sent_.push_back(image.manifest.rank);
           notes_[image.manifest.rank] = image.manifest.note;
@@ -191,7 +202,7 @@ class DumpTest : public testing::Test {
           result_ = std::move(images);
         });
   }
-  criu::FakeCheckpointer fake_;
+  TimingCheckpointer fake_;
   std::vector<RankId> sent_;
   std::map<RankId, std::string> notes_;
   int done_ = 0;
@@ -209,6 +220,7 @@ TEST_F(DumpTest, EachImageGoesOutAsItIsMade) {
   EXPECT_THAT(sent_, ElementsAre(0, 2, 1));
   ASSERT_EQ(done_, 1);
   EXPECT_EQ((**result_).size(), 3u);
+  EXPECT_THAT(fake_.timeouts, testing::Each(std::chrono::seconds(7)));
 }
 
 TEST_F(DumpTest, FactsTravelWithTheImages) {
@@ -241,7 +253,7 @@ TEST(Dump, WithoutRanksIsAFailure) {
   criu::FakeCheckpointer fake;
   bool failed = false;
   DumpRanks(
-      {}, {}, {}, &fake, [](image::RankImage) {},
+      {}, {}, {}, std::chrono::seconds(7), &fake, [](image::RankImage) {},
       [&](Result<std::vector<wire::RankImage>> images) { failed = !images; });
   EXPECT_TRUE(failed);
 }

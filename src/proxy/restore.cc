@@ -30,9 +30,10 @@ class Restore : public std::enable_shared_from_this<Restore> {
  public:
   using Done = std::function<void(Result<std::vector<wire::RankPlace>>)>;
 
-  Restore(std::string bind_to, os::Slot* slot, criu::Checkpointer* checkpointer, Ranks* ranks,
-          Done done)
+  Restore(std::string bind_to, std::chrono::milliseconds timeout, os::Slot* slot,
+          criu::Checkpointer* checkpointer, Ranks* ranks, Done done)
       : bind_to_(std::move(bind_to)),
+        timeout_(timeout),
         slot_(slot),
         checkpointer_(checkpointer),
         ranks_(ranks),
@@ -62,7 +63,8 @@ class Restore : public std::enable_shared_from_this<Restore> {
     criu::RestoreRequest request{.image = std::move(held.image),
                                  .pages = std::move(held.pages),
                                  .ties = {},
-                                 .reserved_pids = reserved};
+                                 .reserved_pids = reserved,
+                                 .timeout = timeout_};
     for (const TieEnds& tie : ties) request.ties.push_back({tie.kind, tie.theirs.get()});
     ++outstanding_;
     const std::size_t index = copies_.size();
@@ -136,6 +138,7 @@ class Restore : public std::enable_shared_from_this<Restore> {
   }
 
   const std::string bind_to_;
+  const std::chrono::milliseconds timeout_;
   os::Slot* slot_;
   criu::Checkpointer* checkpointer_;
   Ranks* ranks_;
@@ -196,10 +199,11 @@ std::shared_ptr<void> FreePids(asio::io_context& loop, std::vector<pid_t> pids, 
   return freer;
 }
 
-void RestoreRanks(std::vector<HeldImage> images, const std::string& bind_to, os::Slot* slot,
+void RestoreRanks(std::vector<HeldImage> images, const std::string& bind_to,
+                  std::chrono::milliseconds timeout, os::Slot* slot,
                   criu::Checkpointer* checkpointer, Ranks* ranks,
                   std::function<void(Result<std::vector<wire::RankPlace>>)> done) {
-  std::make_shared<Restore>(bind_to, slot, checkpointer, ranks, std::move(done))
+  std::make_shared<Restore>(bind_to, timeout, slot, checkpointer, ranks, std::move(done))
       ->Run(std::move(images));
 }
 

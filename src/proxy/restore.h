@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <asio.hpp>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,8 +27,9 @@ std::shared_ptr<void> FreePids(asio::io_context& loop, std::vector<pid_t> pids, 
                                std::function<void(Result<>)> done);
 
 // `done` gets the places of all ranks, which are in `ranks` by then; or the first failure, with
-// nothing left running in the slot.
-void RestoreRanks(std::vector<HeldImage> images, const std::string& bind_to, os::Slot* slot,
+// nothing left running in the slot. `timeout` is CRIU's for each rank.
+void RestoreRanks(std::vector<HeldImage> images, const std::string& bind_to,
+                  std::chrono::milliseconds timeout, os::Slot* slot,
                   criu::Checkpointer* checkpointer, Ranks* ranks,
                   std::function<void(Result<std::vector<wire::RankPlace>>)> done);
 

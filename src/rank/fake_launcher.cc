@@ -136,7 +136,7 @@ void FakeLauncher::AcceptAll(int ranks) {
       unsorted.push_back(std::move(rank));
     }
     for (Rank& rank : unsorted) {
-      rank.hello = Read(rank.control.get());
+      rank.hello = Read(rank);
       if (rank.hello.kind != Kind::kHello || rank.hello.rank >= ranks_.size())
         Throw("the first packet is not a hello");
       ranks_[rank.hello.rank] = std::move(rank);
@@ -149,17 +149,19 @@ void FakeLauncher::AcceptAll(int ranks) {
   }
 }
 
-Received FakeLauncher::Read(int fd) const {
-  WaitReadable(fd, "a packet");
+Received FakeLauncher::Read(Rank& rank) const {
+  WaitReadable(rank.control.get(), "a packet");
   char packet[rank_link::kMessageLimit];
   ssize_t size = -1;
   do {  // a rank that ends and has left something unread: its last words come behind that error
-    size = ::recv(fd, packet, sizeof packet, 0);
+    size = ::recv(rank.control.get(), packet, sizeof packet, 0);
   } while (size < 0 && errno == ECONNRESET);
   if (size <= 0) Throw("a rank closed its control socket; the job said: " + Errors());
   const auto message = rank_link::Decode(packet, static_cast<std::size_t>(size));
   if (!message) Throw(std::string("a rank sent a malformed packet: ") + message.error());
-  return {*message, std::string(message->text)};
+  if (message->kind != Kind::kSockets) return {*message, std::string(message->text)};
+  rank.sockets = message->text;
+  return Read(rank);
 }
 
 void FakeLauncher::Send(int rank, const Message& message) {
@@ -198,7 +200,7 @@ void FakeLauncher::NoticeAll(MigrationId migration) {
 }
 
 Received FakeLauncher::Expect(int rank, Kind kind, MigrationId migration) {
-  const Received received = Read(ranks_[rank].control.get());
+  const Received received = Next(rank);
   if (received.kind != kind || received.migration != migration)
     Throw("rank " + std::to_string(rank) + " sent " + rank_link::Name(received.kind) +
           " of migration " + std::to_string(received.migration) + " (" + received.words +

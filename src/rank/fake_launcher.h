@@ -31,6 +31,7 @@ class FakeLauncher {
   int size() const { return static_cast<int>(ranks_.size()); }
   pid_t pid(int rank) const { return ranks_[rank].pid; }
   const Received& hello(int rank) const { return ranks_[rank].hello; }
+  const std::string& sockets(int rank) const { return ranks_[rank].sockets; }
 
   void Send(int rank, const rank_link::Message& message);
   void SendAll(const rank_link::Message& message);
@@ -39,7 +40,8 @@ class FakeLauncher {
   void Notice(int rank, MigrationId migration);
   void NoticeAll(MigrationId migration);
 
-  Received Next(int rank) const { return Read(ranks_[rank].control.get()); }
+  // Past what it tells of its sockets meanwhile.
+  Received Next(int rank) { return Read(ranks_[rank]); }
   // The next packet of a rank; throws unless it is of that kind and migration.
   Received Expect(int rank, rank_link::Kind kind, MigrationId migration);
   std::vector<Received> ExpectAll(rank_link::Kind kind, MigrationId migration);
@@ -75,12 +77,13 @@ class FakeLauncher {
     Fd control;
     pid_t pid = 0;
     Received hello{};
+    std::string sockets{};  // as it told last
   };
 
   void Start(int ranks, const std::vector<std::string>& words,
              const std::vector<std::string>& environment);
   void AcceptAll(int ranks);
-  Received Read(int fd) const;
+  Received Read(Rank& rank) const;
   std::string Path(const std::string& name) const { return folder_ + "/" + name; }
 
   std::string folder_;

@@ -12,6 +12,7 @@
 #include "rank/keeping.h"
 #include "rank/say.h"
 #include "rank/session.h"
+#include "rank/sockets.h"
 #include "xmpi.h"
 
 // Not running: the first call before XMPI_Init must reach the slow path to be told so.
@@ -106,6 +107,7 @@ void SafePoint::Start(int rank) {
   started_ = true;
   UpdateRequested();
   if (!attached()) return;
+  TellSockets();
   Message hello{.kind = Kind::kHello,
                 .thread = static_cast<std::uint32_t>(thread_id_),
                 .rank = static_cast<RankId>(rank),
@@ -117,6 +119,13 @@ void SafePoint::Start(int rank) {
         warning.c_str());
   Send(hello);
   MaskSignal(SIG_UNBLOCK, signal_);
+}
+
+void SafePoint::TellSockets() {
+  const std::string text = attached() ? sockets.Text() : told_sockets_;
+  if (text == told_sockets_) return;
+  told_sockets_ = text;
+  Send({.kind = Kind::kSockets, .text = told_sockets_});
 }
 
 void SafePoint::Withdraw() {
@@ -362,6 +371,8 @@ void SafePoint::Park() {
 }
 
 void SafePoint::Reopen() {
+  sockets.Clear();
+  sockets.Begin();
   const auto reopened = session.Reopen();
   if (!reopened)
     Die("opening the session again after migration %u: %s", state_.migration(),
@@ -370,6 +381,8 @@ void SafePoint::Reopen() {
   if (!made)
     Die("making the kept objects again after migration %u: %s", state_.migration(),
         made.error().message.c_str());
+  sockets.End();
+  TellSockets();
   state_.Reopened();
   Message running = Fill(Kind::kRunning);
   running.passed = Passed();

@@ -31,6 +31,9 @@ class SafePoint {
   // The slow path. The call is counted already. False after a misuse, which has been said.
   bool Pass(bool* rebuilt);
 
+  // The proxy must always know which sockets will be closed when this rank parks.
+  void TellSockets();
+
   bool started() const { return started_; }
   bool attached() const { return link_.attached(); }
 
@@ -66,6 +69,7 @@ class SafePoint {
   int quiet_rounds_ = 0;  // rounds of WaitForWord since the last packet
   pthread_t thread_{};
   pid_t thread_id_ = 0;
+  std::string told_sockets_;
   std::atomic<pid_t> strayed_thread_ = 0;  // another thread that passed a safe point
 };
 

@@ -7,7 +7,11 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <set>
+#include <sstream>
+#include <string>
 
 #include "rank/fake_launcher.h"
 
@@ -70,6 +74,55 @@ TEST(Cycle, AParkedRankHasOneThreadAndNoSharedMemory) {
   }
   job.ContinueAll(1);
   job.FinishWell(1);
+}
+
+// What it listens on, and whether those sockets are open still.
+struct Listed {
+  std::string process;
+  int listening = 0;
+  int open = 0;
+};
+Listed ListedOf(const FakeLauncher& job, int rank) {
+  std::set<std::string> open;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(job.pid(rank)) + "/fd"))
+    open.insert(std::filesystem::read_symlink(entry).string());
+  Listed listed;
+  std::istringstream words(job.sockets(rank));
+  words >> listed.process;
+  for (std::string word; words >> word;) {
+    listed.listening += word.contains('@') ? 1 : 0;
+    listed.open += open.contains("socket:[" + word.substr(0, word.find('@')) + "]") ? 1 : 0;
+  }
+  return listed;
+}
+
+TEST(Cycle, TheSocketsThatWillBeClosedAreTold) {
+  FakeLauncher job(kRanks, {"listen", "gate=5"}, {"MPIR_CVAR_NOLOCAL=1", "UCX_TLS=tcp,self"});
+  int listening = 0;
+  for (int cycle = 0; cycle < 2; ++cycle) {
+    if (cycle == 0) {
+      AgreeAtGate(&job, 1);  // past XMPI_Register
+      job.MakeFile("open");
+    } else {
+      job.AgreeAll(2);
+    }
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Listed listed = ListedOf(job, rank);
+      EXPECT_EQ(listed.process, std::to_string(job.pid(rank)));
+      EXPECT_GE(listed.listening, 2) << job.sockets(rank);  // MPI's, and the registered one
+      EXPECT_GE(listed.open, listed.listening) << job.sockets(rank);
+      if (rank != 0) continue;
+      if (cycle == 0) listening = listed.listening;
+      EXPECT_EQ(listed.listening, listening) << "those of the last session too?";
+    }
+    const MigrationId migration = static_cast<MigrationId>(cycle + 1);
+    job.ParkAll(migration);
+    for (int rank = 0; rank < kRanks; ++rank)
+      EXPECT_EQ(ListedOf(job, rank).open, 0) << job.sockets(rank);
+    job.ContinueAll(migration);
+  }
+  job.FinishWell(2);
 }
 
 // What every cycle leaves behind shows in each window of cycles; a cache of MPI's that fills once,

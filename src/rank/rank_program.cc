@@ -4,6 +4,7 @@
 //
 //   bind        keep a split, a cartesian, a graph, a dist_graph and a dup of a sub-communicator
 //   register    a persistent ring in XMPI_Register
+//   listen      a listening TCP socket in XMPI_Register
 //   pool        shift MPICH's handle pools before every make, so that a stale handle shows
 //   slow=R,MS   rank R computes MS ms in every step
 //   loose       ranks meet their neighbours only, so that they may be steps apart
@@ -24,6 +25,7 @@
 //   print_env=V rank 0 prints the environment variable V at the end
 //   steps=N     ends after N steps, without a stop file
 // Files are in $RUN_DIR.
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -334,6 +336,16 @@ void Misuse() {
   REQUIRE(XMPI_Comm_bind(nullptr) != MPI_SUCCESS);
 }
 
+int Listen(MPI_Comm, void* fd) {
+  const int made = socket(AF_INET, SOCK_STREAM, 0);
+  *static_cast<int*>(fd) = made;
+  return listen(made, 1) == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
+int CloseListening(void* fd) {
+  return close(*static_cast<int*>(fd)) == 0 ? MPI_SUCCESS : MPI_ERR_OTHER;
+}
+
 // Rank 0 decides, so that all leave the loop after the same step.
 bool TimeToStop(int step) {
   if (Has("steps")) return step > Number("steps", 0);
@@ -397,6 +409,8 @@ int main(int argc, char** argv) {
   if (Has("bind")) MakeBound();
   if (Has("register")) REQUIRE(XMPI_Register(MakeRing, ReleaseRing, &ring) == MPI_SUCCESS);
 
+  int listening = -1;
+  if (Has("listen")) REQUIRE(XMPI_Register(Listen, CloseListening, &listening) == MPI_SUCCESS);
   if (Has("all_pools")) UseAllPools();
 
   Breach breach(words["breach"]);

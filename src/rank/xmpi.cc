@@ -10,6 +10,7 @@
 #include "rank/quiesce.h"
 #include "rank/say.h"
 #include "rank/session.h"
+#include "rank/sockets.h"
 
 #undef XMPI_Quiesce
 #undef XMPI_quiesce
@@ -44,10 +45,12 @@ Result<> Open(int required) {
   ReadDebug();
   XMPI_RETURN_IF_ERROR(MayOpen());
   safe_point.Prepare();
+  sockets.Begin();
   if (const auto opened = session.Open(required); !opened) {
     safe_point.Withdraw();
     return opened;
   }
+  sockets.End();
   SetSayRank(session.rank());
   if (safe_point.attached()) books.Open();
   safe_point.Start(session.rank());
@@ -111,6 +114,9 @@ int XMPI_Comm_unbind(MPI_Comm* comm) { return Code("XMPI_Comm_unbind", keeping.U
 
 int XMPI_Register(XMPI_Make_function* make, XMPI_Release_function* release, void* extra_state) {
   auto made = MustBeOpen();
+  sockets.Begin();
   if (made) made = keeping.Register(make, release, extra_state, session.world());
+  sockets.End();
+  safe_point.TellSockets();
   return Code("XMPI_Register", made);
 }

@@ -10,25 +10,32 @@
 //   from the rank | fields                          | when
 //   hello         | thread, rank, version, signal,  | XMPI_Init is done; only from here on may the
 //                 |   text (empty, or a warning)    |   proxy signal that thread with that signal
+//   sockets       | text (see below)                | before hello and running, and whenever the
+//                 |                                 |   list has changed
 //   noticed       | migration, passed               | a notice was read; again when it is repeated
 //   arrived       | migration, passed, refused,text | the rank stopped at stop_call
 //   checked       | migration, refused, text        | its barrier ended and it looked for messages
 //   parked        | migration                       | session finalized; it reads and does no more
 //   running       | migration, passed, rebuilt      | session reopened, about to leave the call
 //   resumed       | migration, passed               | a cancel was read, it goes on in place (a
-//   rank
-//                 |                                 |   reads it at its next call or signal)
+//                 |                                 |   rank reads it at its next call or signal)
 //   finalizing    | passed                          | XMPI_Finalize began: signal it no more
 //
 //   from the proxy| fields                          | means
 //   notice        | migration                       | written first, then the thread is signalled;
 //                 |                                 |   migrations are numbered upwards
 //   agree         | migration, stop_call            | all stop in call number stop_call
-//   check         | migration                       | all have arrived; goes to all ranks or to
-//   none teardown      | migration                       | all are clear; irrevocable cancel |
-//   migration, text (the reason)    | go on in place; void after teardown env           |
-//   migration, name, text           | for a parked rank: setenv(name, text) continue      |
-//   migration                       | reopen the session (after all its env)
+//   check         | migration                       | all have arrived; goes to all ranks or none
+//   teardown      | migration                       | all are clear; irrevocable
+//   cancel        | migration, text (the reason)    | go on in place; void after teardown
+//   env           | migration, name, text           | for a parked rank: setenv(name, text)
+//   continue      | migration                       | reopen the session (after all its env)
+//
+// The text of `sockets` lists those that will be closed when the rank is parked: MPI's own, and
+// what registered callbacks have made. "PID WORD WORD ...": the rank's process in its own PID
+// namespace, then an inode for each, with "@ADDRESS:PORT" ("@[ADDRESS]:PORT" for IPv6) behind that
+// of a listening TCP socket. A connection that was accepted on one of these, or leads to one of
+// another rank's, belongs to it and is not listed. Empty: not known.
 #pragma once
 
 #include <cstddef>
@@ -56,6 +63,7 @@ enum class Kind : std::uint16_t {
   kRunning = 6,
   kResumed = 7,
   kFinalizing = 8,
+  kSockets = 9,
   kNotice = 65,
   kAgree = 66,
   kCheck = 67,
@@ -101,6 +109,8 @@ inline const char* Name(Kind kind) {
       return "resumed";
     case Kind::kFinalizing:
       return "finalizing";
+    case Kind::kSockets:
+      return "sockets";
     case Kind::kNotice:
       return "notice";
     case Kind::kAgree:
@@ -149,6 +159,8 @@ inline unsigned FieldsOf(Kind kind) {
       return kMigration | kPassed | kRebuilt;
     case Kind::kFinalizing:
       return kPassed;
+    case Kind::kSockets:
+      return kText;
     case Kind::kAgree:
       return kMigration | kStopCall;
     case Kind::kCancel:

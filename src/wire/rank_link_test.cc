@@ -19,6 +19,7 @@ std::vector<Message> OneOfEach() {
       {.kind = Kind::kRunning, .migration = 1, .passed = 7, .rebuilt = true},
       {.kind = Kind::kResumed, .migration = 1, .passed = 7},
       {.kind = Kind::kFinalizing, .passed = 9},
+      {.kind = Kind::kSockets, .text = "12 4711@10.0.0.1:80 4712"},
       {.kind = Kind::kNotice, .migration = 0xffffffff},
       {.kind = Kind::kAgree, .migration = 1, .stop_call = 8},
       {.kind = Kind::kCheck, .migration = 1},

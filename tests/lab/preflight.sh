@@ -1,6 +1,6 @@
 #!/bin/bash
 # What would make a move fail is found before anybody is asked to stop: each kind made with real parts, refused with
-# its owner and a remedy, the job undisturbed. What looks like MPI's own is found just before the dump.
+# its owner and a remedy, the job undisturbed. What cannot be told from MPI's own is found just before the dump.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 source "$CHECKOUT/tests/lab/move_lib.sh"
 trap 'fresh_lab; touch "$STOP"; wait || true; rm -rf "$TEST_DIR" "$STOP" "$SHELL_SCRIPT"' EXIT
@@ -34,34 +34,40 @@ END
 
 step "all that a rank can hold and no dump carry, told at once"
 node node1 sh -c '[ -e /dev/fuse ] || mknod -m 666 /dev/fuse c 10 229'
-start 4 2 -pause 2000 -lines 1 -hold connection 0 -hold io_uring 1 -hold sysv 1 -hold device 0 -hold daemon 1
+start 4 2 -pause 2000 -lines 1 -hold connection 0 -hold io_uring 1 -hold sysv 1 -hold device 0 -hold daemon 1 \
+  -hold polled-connection 1 -hold polled-udp 1
 refused "preflight" node1 --to node3
 says "TCP connection 127.0.0.1:.*(rank 0, PID [0-9]*, descriptor [0-9]*)" "io_uring (rank 1, PID [0-9]*, descriptor" \
   "System V shared memory (SYSV00000000, shmid [0-9]*) (rank 1, PID" "device /dev/fuse (rank 0" \
+  "TCP socket listening on 0.0.0.0:[0-9]* (rank 1, PID [0-9]*, descriptor" \
+  "TCP connection 127.0.0.1:[0-9]* -> 127.0.0.1:[0-9]* (rank 1, PID" "UDP connection .* (rank 1, PID" \
   "process witness (PID [0-9]* in its slot) has left" "must close it before XMPI_Quiesce" "shmdt"
+# Of the ranks' many other sockets none is named: they are MPI's.
+expect_eq "$(grep -o 'holds a [A-Z]*' "$TEST_DIR/refused" | sort | uniq -c | xargs)" \
+  "3 holds a TCP 1 holds a UDP" "the sockets that are named"
 wait_for 10 nothing_left_on node3
 undisturbed 4
 expect_same_result 4 2
 node node1 ipcrm --all=shm
 
-step "what might have been MPI's: found when it is not, before the dump"
-start 4 2 -pause 2000 -lines 1 -hold polled-listener 1
+step "what may be MPI's: a socket that leads nowhere yet, found when it is not, before the dump"
+start 4 2 -pause 2000 -lines 1 -hold unconnected 1
 refused "cannot dump" node1 --to node3
-says "TCP socket listening on 0.0.0.0:[0-9]* (rank 1, PID [0-9]*, descriptor"
+says "TCP socket, not connected (rank 1, PID [0-9]*, descriptor"
 move node2 node3 # the other slot can go
 finish
 expect_lines 4
 expect_same_result 4 2
 
-step "the target lacks the folder, then the program"
+step "the target lacks the folder and the program, which is told at once; then the program"
 # shellcheck disable=SC2016 # expanded on the node
 for name in node1 node2; do node $name sh -c 'mkdir /root/only && cp "$(command -v witness)" /root/only'; done
 LAUNCH=(-wdir /root/only -genv PATH /root/only:/usr/bin:/bin)
 start 4 2 -pause 2000 -lines 1
-refused "working directory" node1 --to node3
-says "/root/only"
+refused "the folder /root/only is not on node3" node1 --to node3
+says "/root/only/witness is not on node3 (ranks 0, 1)" "make it there"
 node node3 mkdir -p /root/only
-refused "the program of rank" node1 --to node3
+refused "/root/only/witness is not on node3" node1 --to node3
 # shellcheck disable=SC2016 # expanded on the node
 node node3 sh -c 'cp "$(command -v witness)" /root/only'
 move node1 node3

@@ -58,16 +58,28 @@ static int Listen(int flags) {
   return fd < 0 || bind(fd, (struct sockaddr *)&any, sizeof any) != 0 || listen(fd, 1) != 0 ? -1 : fd;
 }
 
-static int HoldConnection(void) {
-  const int listener = Listen(0), fd = socket(AF_INET, SOCK_STREAM, 0);
+static int Connect(int type, int listener) {
+  const int fd = socket(AF_INET, type, 0);
   struct sockaddr_in to;
   socklen_t size = sizeof to;
   getsockname(listener, (struct sockaddr *)&to, &size);
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return connect(fd, (struct sockaddr *)&to, sizeof to) == 0;
+  return connect(fd, (struct sockaddr *)&to, sizeof to) == 0 ? fd : -1;
 }
 
-static int HoldPolledListener(void) { return Listen(SOCK_NONBLOCK) >= 0; }
+static int HoldConnection(void) { return Connect(SOCK_STREAM, Listen(0)) >= 0; }
+
+static int HoldPolledConnection(void) {
+  const int fd = Connect(SOCK_STREAM, Listen(SOCK_NONBLOCK));
+  return fd >= 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0;
+}
+
+static int HoldPolledUdp(void) {
+  const int listener = Listen(0), fd = Connect(SOCK_DGRAM, listener);
+  return fd >= 0 && fcntl(fd, F_SETFL, O_NONBLOCK) == 0 && close(listener) == 0;
+}
+
+static int HoldUnconnected(void) { return socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0) >= 0; }
 
 static int HoldIoUring(void) {
   struct io_uring_params params = {0};
@@ -101,7 +113,8 @@ static int HoldDaemon(void) {
 }
 
 static const struct { const char *kind; int (*hold)(void); } kHolds[] = {
-  {"connection", HoldConnection}, {"polled-listener", HoldPolledListener}, {"io_uring", HoldIoUring},
+  {"connection", HoldConnection}, {"polled-connection", HoldPolledConnection},
+  {"polled-udp", HoldPolledUdp}, {"unconnected", HoldUnconnected}, {"io_uring", HoldIoUring},
   {"sysv", HoldSysv}, {"device", HoldDevice}, {"huge-page", HoldHugePage}, {"daemon", HoldDaemon},
   {"memory", HoldMemory},
 };

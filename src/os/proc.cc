@@ -1,13 +1,14 @@
-#include "preflight/proc.h"
+#include "os/proc.h"
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <system_error>
 
-namespace xmpi::preflight {
+namespace xmpi::os {
 
 std::string ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -58,4 +59,25 @@ std::uint64_t KilobytesField(std::string_view text, std::string_view name) {
   return kilobytes * 1024;
 }
 
-}  // namespace xmpi::preflight
+std::vector<Mapping> ParseMaps(const std::string& text) {
+  std::vector<Mapping> mappings;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    Mapping mapping;
+    std::istringstream words(line);
+    std::string range, mode, offset, device;
+    if (!(words >> range >> mode >> offset >> device >> mapping.inode)) continue;
+    std::getline(words >> std::ws, mapping.path);
+    const std::size_t dash = range.find('-');
+    if (dash == std::string::npos) continue;
+    mapping.begin = std::strtoull(range.c_str(), nullptr, 16);
+    mapping.end = std::strtoull(range.c_str() + dash + 1, nullptr, 16);
+    mapping.deleted = mapping.path.ends_with(kDeleted);
+    mapping.executable = mode.contains('x');
+    if (mapping.deleted) mapping.path.resize(mapping.path.size() - kDeleted.size());
+    mappings.push_back(std::move(mapping));
+  }
+  return mappings;
+}
+
+}  // namespace xmpi::os

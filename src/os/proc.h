@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace xmpi::preflight {
+namespace xmpi::os {
 
 std::string ReadText(const std::string& path);
 std::string ReadLink(const std::string& path);
@@ -18,4 +18,17 @@ std::string Field(std::string_view text, std::string_view name);
 // The number at the start of a field, in kB there: bytes.
 std::uint64_t KilobytesField(std::string_view text, std::string_view name);
 
-}  // namespace xmpi::preflight
+// One line of /proc/PID/maps.
+struct Mapping {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::uint64_t inode = 0;
+  std::string path;  // without " (deleted)"
+  bool deleted = false;
+  bool executable = false;
+};
+std::vector<Mapping> ParseMaps(const std::string& text);
+// What a link or a line of /proc shows of a file that has no name any more ends so.
+inline constexpr std::string_view kDeleted = " (deleted)";
+
+}  // namespace xmpi::os
