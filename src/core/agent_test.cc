@@ -116,7 +116,7 @@ class World {
     if (verb == "started") return RanksStarted{error, error.empty() ? Places() : NoPlaces()};
     if (verb == "prepared") return TargetPrepared{error, {"10.0.0.3"}, 7000};
     if (verb == "connected") return SourceConnected{Number(command.Value("attempt", "1")), error};
-    if (verb == "arrived") return ImagesArrived{error, {}};
+    if (verb == "arrived") return ImagesArrived{error, 4096, {}};
     if (verb == "restored") return RanksRestored{error, error.empty() ? Places() : NoPlaces()};
     if (verb == "dumped") {
       RanksDumped dumped{.error = error, .images = {}};

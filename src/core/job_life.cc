@@ -1,9 +1,13 @@
 // The job's life: proxies come, ranks start, fences pass, ranks end, everybody leaves.
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <format>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "core/coordinator.h"
 

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/limits.h"
+#include "base/log.h"
 #include "criu/carried_files.h"
 #include "criu/criu_log.h"
 #include "criu/criu_request.h"
@@ -365,7 +366,10 @@ bool CriuCheckpointer::Shared::WantsLazy(const RestoreRequest& request,
     return false;
   }
   if (!why_eager) why_eager = WhyEager(options.lazy, true);
-  if (!why_eager->empty()) return false;
+  if (!why_eager->empty()) {
+    log::Info("restore.eager", {{"rank", request.image.manifest.rank}, {"why", *why_eager}});
+    return false;
+  }
   const Result<> begun = fills->Begin(request.image, request.pages);
   if (!begun) *failed = begun.error();
   return begun.has_value();

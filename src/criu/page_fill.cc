@@ -199,7 +199,7 @@ void PageFill::Run() {
 Result<bool> PageFill::Step() {
   const bool fill = filling_ && restored_;
   // Something that a process does to its memory is under way: its event comes at once.
-  const bool later = no_place_since_.has_value();
+  const bool later = no_place_.has_value();
   std::vector<pollfd> waits{{wake_.get(), POLLIN, 0},
                             {(criu_ ? criu_ : listener_).get(), POLLIN, 0}};
   std::vector<Task*> tasks;
@@ -269,6 +269,7 @@ Result<> PageFill::ReadEvents(Task* task) {
   }
   for (std::size_t i = 0; i < static_cast<std::size_t>(size) / sizeof(uffd_msg); ++i) {
     const auto& arg = messages[i].arg;
+    if (messages[i].event != UFFD_EVENT_PAGEFAULT) no_place_.reset();
     switch (messages[i].event) {
       case UFFD_EVENT_PAGEFAULT:
         XMPI_RETURN_IF_ERROR(OnFault(task, arg.pagefault.address & ~(kPageBytes - 1)));
@@ -352,7 +353,7 @@ Result<PageFill::Put> PageFill::PutPages(Task* task, MissingRun run) {
     const PutResult put = PutBytes(task->uffd, run.address, found.data, pages);
     std::uint64_t settled = put.pages;
     if (put.pages > 0) {
-      no_place_since_.reset();
+      no_place_.reset();
       filled_ += Drop(task, run.address, run.address + put.pages * kPageBytes);
     } else if (put.error == ENOENT && pages > 1) {
       most = pages / 2;  // it may lie in two mappings side by side
@@ -373,9 +374,9 @@ Result<PageFill::Put> PageFill::PutPages(Task* task, MissingRun run) {
 // What says so is that the process is changing its mappings, of which an event is on its way.
 Result<PageFill::Put> PageFill::OnPutFailure(const MissingRun& run, int error) {
   const auto now = Clock::now();
-  if (!no_place_since_) no_place_since_ = now;
+  if (!no_place_ || no_place_->address != run.address) no_place_ = {run.address, now};
   const bool waits = error == EAGAIN || error == ENOENT || error == EINTR;
-  if (waits && now - *no_place_since_ < limits::kPageHasPlace) return Put::kLater;
+  if (waits && now - no_place_->since < limits::kPageHasPlace) return Put::kLater;
   return Fail(std::format("cannot put in page {:#x} of PID {}: {}", run.address, run.pid,
                           std::strerror(error)));
 }

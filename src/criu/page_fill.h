@@ -83,7 +83,12 @@ class PageFill {
   std::list<Task> tasks_;
   // By process of the image and region: how many pages are missing that lie there.
   std::map<std::pair<pid_t, std::uint64_t>, std::uint64_t> wanted_;
-  std::optional<std::chrono::steady_clock::time_point> no_place_since_;
+  // The page that could not be put in when it was last tried, and since when.
+  struct NoPlace {
+    std::uint64_t address = 0;
+    std::chrono::steady_clock::time_point since;
+  };
+  std::optional<NoPlace> no_place_;
 
   std::atomic<std::uint64_t> filled_ = 0, total_ = 0;
   std::atomic<bool> stop_ = false, filling_ = false;

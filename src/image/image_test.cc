@@ -41,13 +41,33 @@ TEST(Manifest, SurvivesItsEncoding) {
                              {TieKind::kStdin, true, 1ull << 40, std::string("a\0b", 3)}},
                     .files = {{"pages-1.img", 4096, {1, 2}}, {"core-2.img", 0, {3, 4}}},
                     .note = std::string("of a proxy\0to the next", 22),
-                    .held = {}};
+                    .held = {},
+                    .memory = {{12, {{4096, 1}, {12288, 1ull << 33}}, {5, 6}}, {13, {}, {7, 8}}}};
   const std::string bytes = Encode(manifest);
   EXPECT_EQ(DecodeManifest(bytes).value(), manifest);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut) {
     EXPECT_FALSE(DecodeManifest(bytes.substr(0, cut))) << cut;
   }
   EXPECT_FALSE(DecodeManifest(bytes + "x"));
+}
+
+TEST(Manifest, RefusesMemoryThatCannotBe) {
+  Manifest manifest;
+  manifest.pid = 12;
+  const std::vector<std::vector<TaskMemory>> cases = {
+      {{0, {}, {}}},                            // no process
+      {{12, {}, {}}, {12, {}, {}}},             // twice
+      {{12, {{4097, 1}}, {}}},                  // not aligned
+      {{12, {{4096, 0}}, {}}},                  // empty
+      {{12, {{4096, 2}, {8192, 1}}, {}}},       // overlapping
+      {{12, {{8192, 1}, {4096, 1}}, {}}},       // backwards
+      {{12, {{4096, ~std::uint64_t{0}}}, {}}},  // beyond every address
+  };
+  EXPECT_TRUE(DecodeManifest(Encode(manifest)));
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    manifest.memory = cases[i];
+    EXPECT_FALSE(DecodeManifest(Encode(manifest))) << i;
+  }
 }
 
 HeldFile Log() {

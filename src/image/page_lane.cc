@@ -58,6 +58,7 @@ struct PageLane::Pass {
   const WriteAll& write;
   const Pace& pace;
   PassStats stats{};
+  bool in_hole = false;
 };
 
 PageLane::PageLane(unsigned lane, unsigned lanes, std::optional<Encoding> encoding)
@@ -109,11 +110,13 @@ Result<> PageLane::SendPiece(Pass& pass, PageRun piece) {
   return {};
 }
 
-// One read, of what there is room for; a page that cannot be read is passed over.
+// One read, of what there is room for; a page that cannot be read is passed over. Holes are rarely
+// of one page: behind one, each page is tried by itself.
 Result<> PageLane::SendReadable(Pass& pass, PageRun* piece) {
   const std::span<std::byte> room = writer_.Room();
+  const std::uint64_t pages = pass.in_hole ? 1 : piece->pages;
   const std::span<std::byte> part =
-      room.first(std::min<std::uint64_t>(room.size(), piece->pages * kPageBytes));
+      room.first(std::min<std::uint64_t>(room.size(), pages * kPageBytes));
   if (pass.pace) XMPI_RETURN_IF_ERROR(pass.pace(part.size()));
   Result<std::size_t> got = 0;
   {
@@ -122,7 +125,8 @@ Result<> PageLane::SendReadable(Pass& pass, PageRun* piece) {
   }
   if (!got) return std::unexpected(got.error());
   if (*got > 0) Take(pass, TakePiece(piece, *got / kPageBytes), part.data());
-  if (*got == part.size()) return {};
+  pass.in_hole = *got < part.size();
+  if (!pass.in_hole) return {};
   const PageRun hole = TakePiece(piece, 1);
   RegionAt(pass.task, hole.address).hashes.present.reset(PageInRegion(hole.address));
   ++pass.stats.unreadable;

@@ -179,15 +179,22 @@ TEST(PageLane, APassThatIsCalledOffIsMadeGood) {
 TEST(PageLane, PagesThatHaveGoneAreCounted) {
   OneLane one;
   FakeMemory memory;
-  for (std::uint64_t i = 0; i < 10; ++i) memory.tasks[7][At(i)] = PageOf(2 * i + 2);
+  for (std::uint64_t i = 0; i < 210; ++i) memory.tasks[7][At(i)] = PageOf(2 * i + 2);
   const std::vector<PageRun> runs = memory.Runs(7);
   memory.tasks[7].erase(At(0));
-  memory.tasks[7].erase(At(4));
-  memory.tasks[7].erase(At(9));
-  const auto stats = one.lane.Send(0, 7, memory, runs, AppendTo(&one.wire));
+  for (std::uint64_t i = 4; i < 204; ++i) memory.tasks[7].erase(At(i));
+  memory.tasks[7].erase(At(209));
+  std::size_t paced = 0;
+  const Pace pace = [&](std::size_t bytes) -> Result<> {
+    paced += bytes;
+    return {};
+  };
+  const auto stats = one.lane.Send(0, 7, memory, runs, AppendTo(&one.wire), pace);
   ASSERT_TRUE(stats);
-  EXPECT_EQ(stats->unreadable, 3u);
-  EXPECT_EQ(stats->sent, 7u);
+  EXPECT_EQ(stats->unreadable, 202u);
+  EXPECT_EQ(stats->sent, 8u);
+  // A hole does not count over and over against who paces.
+  EXPECT_LT(paced, 3 * 210 * kPageBytes);
   EXPECT_FALSE(one.lane.Send(0, 8, memory, runs, AppendTo(&one.wire)));  // no such process
 }
 

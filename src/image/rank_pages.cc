@@ -8,9 +8,6 @@
 namespace xmpi::image {
 namespace {
 
-// A region whose first pages come in a run of as many is likely to be filled.
-constexpr std::uint64_t kDensePages = kPagesPerRegion / 4;
-
 // How many bits from `first` on are as that one is, at most `most`.
 template <class Bits>
 std::size_t Alike(const Bits& bits, std::size_t first, std::size_t most) {
@@ -159,8 +156,7 @@ Result<std::shared_ptr<RankPages::Region>> RankPages::MakeRegion(pid_t pid, std:
 // The pages of the run become data, whose bytes and hashes are still to come.
 Result<> RankPages::TakeRoom(Region& region, const PageRun& run) {
   if (!region.memory) {
-    const Filling filling = run.pages >= kDensePages ? Filling::kDense : Filling::kSparse;
-    XMPI_ASSIGN_OR_RETURN(region.memory, pool_->Take(filling));
+    XMPI_ASSIGN_OR_RETURN(region.memory, pool_->Take());
   }
   const std::size_t first = PageInRegion(run.address);
   std::uint64_t more = 0;

@@ -1,10 +1,9 @@
 // RegionPool: memory for the pages of regions, in pieces of kRegionBytes at addresses that are a
-// multiple of it. A piece costs what of it is touched; those that are to be filled densely get huge
-// pages where the node has them. RegionMemory is one piece; it keeps its pool and goes back there.
-// Callable from several threads.
+// multiple of it. A piece costs what of it is touched, in pages of 4 KiB: they come one by one and
+// are given back one by one, which huge pages do not allow. RegionMemory is one piece; it keeps its
+// pool and goes back there. Callable from several threads.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -16,14 +15,12 @@
 
 namespace xmpi::image {
 
-enum class Filling { kSparse, kDense };
-
 class RegionMemory;
 
 class RegionPool : public std::enable_shared_from_this<RegionPool> {
  public:
   ~RegionPool();
-  Result<RegionMemory> Take(Filling filling);
+  Result<RegionMemory> Take();
 
  private:
   friend class RegionMemory;
@@ -31,15 +28,13 @@ class RegionPool : public std::enable_shared_from_this<RegionPool> {
     std::byte* begin = nullptr;  // of the mapping
     std::size_t bytes = 0;
   };
-  using FreeList = std::vector<std::byte*>;
 
-  Result<> AddArena(Filling filling);
-  void Give(std::byte* data, Filling filling);
-  FreeList& FreeOf(Filling filling) { return free_[static_cast<std::size_t>(filling)]; }
+  Result<> AddArena();
+  void Give(std::byte* data);
 
   std::mutex mutex_;
   std::vector<Arena> arenas_;
-  std::array<FreeList, 2> free_;
+  std::vector<std::byte*> free_;
 };
 
 class RegionMemory {
@@ -49,11 +44,10 @@ class RegionMemory {
   RegionMemory& operator=(RegionMemory&& other) noexcept {
     std::swap(pool_, other.pool_);
     std::swap(data_, other.data_);
-    std::swap(filling_, other.filling_);
     return *this;
   }
   ~RegionMemory() {
-    if (pool_) pool_->Give(data_, filling_);
+    if (pool_) pool_->Give(data_);
   }
 
   explicit operator bool() const { return data_ != nullptr; }
@@ -64,12 +58,11 @@ class RegionMemory {
 
  private:
   friend class RegionPool;
-  RegionMemory(std::shared_ptr<RegionPool> pool, std::byte* data, Filling filling)
-      : pool_(std::move(pool)), data_(data), filling_(filling) {}
+  RegionMemory(std::shared_ptr<RegionPool> pool, std::byte* data)
+      : pool_(std::move(pool)), data_(data) {}
 
   std::shared_ptr<RegionPool> pool_;
   std::byte* data_ = nullptr;
-  Filling filling_ = Filling::kSparse;
 };
 
 }  // namespace xmpi::image

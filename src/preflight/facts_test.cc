@@ -109,7 +109,8 @@ class ToldSockets : public testing::Test {
   Held HeldAt(int fd, pid_t pid = getpid()) const {
     RankToLookAt us{.rank = 1, .pids = {getpid()}, .closing = &closing_};
     if (pid != getpid()) us.pids.push_back(pid);
-    for (const Held& held : LookAtHoldings(us).holds()) {
+    const wire::RankFacts ours = LookAtHoldings(us);
+    for (const Held& held : ours.holds()) {
       if (held.fd() == fd && held.pid() == static_cast<std::uint32_t>(pid)) return held;
     }
     return {};
