@@ -143,7 +143,8 @@ void Faults::Strike(const Fault& fault) {
       world_.Say("FAULT", "rank {} instance {}", rank->rank(), rank->instance());
       world_.invariants().OnRankStruck(*rank, fault);
       if (fault.kind == FaultKind::kCrashRank) {
-        rank->proxy().CrashRank(*rank);
+        const bool can_exit = rank->parked() && !rank->stopped();
+        can_exit&& fault.after % 2 == 1 ? rank->ExitWell() : rank->proxy().CrashRank(*rank);
         return world_.invariants().OnRankGone(rank->rank());
       }
       rank->StallUntil(world_.now() + fault.duration);

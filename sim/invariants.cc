@@ -222,12 +222,22 @@ bool Invariants::Exists(RankId rank, const ProxyId* without) const {
     const auto& [id, proxy] = each;
     if (id.slot != slot || !proxy->alive() || (without && id == *without)) return false;
     if (!MayStillServe(id)) return false;
-    // Images count until their ranks have been handed over.
-    const core::ProxyRole role = world_.launcher().coordinator().proxies().at(id).role;
-    const bool waits = role == core::ProxyRole::kCandidate || role == core::ProxyRole::kGiver;
-    if (proxy->holds_images() && !proxy->leaving() && waits) return true;
+    if (proxy->holds_images() && !proxy->leaving() && ImagesCount(id)) return true;
     return proxy->ranks().contains(rank) && IsWhole(*proxy);
   });
+}
+
+// Images count until the fence has opened behind which their ranks go on.
+bool Invariants::ImagesCount(const ProxyId& proxy) const {
+  const core::Coordinator& coordinator = world_.launcher().coordinator();
+  const core::ProxyRole role = coordinator.proxies().at(proxy).role;
+  if (role != core::ProxyRole::kSeat)
+    return role == core::ProxyRole::kCandidate || role == core::ProxyRole::kGiver;
+  const auto& migration = coordinator.migration();
+  return migration && migration->step >= core::Step::kReconnect && !migration->fence_opened &&
+         std::ranges::any_of(migration->moves, [&](const core::Move& move) {
+           return move.candidate == proxy && move.moved;
+         });
 }
 
 // A slot goes on as a whole: half of its originals and the other half of its copies are no slot.

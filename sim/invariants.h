@@ -52,6 +52,7 @@ class Invariants {
   void Lose(RankId rank, const std::string& why);
   bool MayStillServe(const ProxyId& proxy) const;
   bool Exists(RankId rank, const ProxyId* without) const;
+  bool ImagesCount(const ProxyId& proxy) const;
   bool IsWhole(const Proxy& proxy) const;
   void CheckFence(const wire::FenceOut& fence);
 

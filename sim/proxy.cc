@@ -76,7 +76,11 @@ void Proxy::OnRankEnded(RankProcess& rank, std::uint32_t wait_status) {
   Sockets& sockets = sockets_[rank.rank()];
   sockets.pmi_out = std::max(sockets.pmi_out, sockets.control_out);
   After(InOrder(sockets.pmi_out, world_.app().Between(50, 2 * kMs)),
-        [this, id = rank.rank(), wait_status] { Deliver(core::RankEnded{id, wait_status}); });
+        [this, id = rank.rank(), instance = rank.instance(), wait_status] {
+          const auto found = ranks_.find(id);
+          if (found != ranks_.end() && found->second->instance() == instance)
+            Deliver(core::RankEnded{id, wait_status});
+        });
 }
 
 void Proxy::CrashRank(RankProcess& rank) {

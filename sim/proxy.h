@@ -65,6 +65,7 @@ class Proxy : public std::enable_shared_from_this<Proxy> {
   void Perform(core::OpenTarget& action);
   void Perform(core::ConnectSource& action);
   void Perform(core::DumpRanks& action);
+  void Perform(core::EndTransfer& action);
   void Perform(core::RestoreRanks& action);
   void Perform(core::ContinueRanks& action);
   void Perform(core::EndRanks& action);
@@ -111,6 +112,7 @@ class Proxy : public std::enable_shared_from_this<Proxy> {
   std::weak_ptr<Proxy> image_peer_;  // of a source: the candidate it is connected to
   bool listens_ = false;
   std::uint64_t image_connection_ = 0;  // at the candidate: of the newest source
+  bool source_lost_ = false;            // nobody will connect any more
   bool arrived_ = false;                // ImagesArrived was said
   std::string arrived_error_;
   std::map<RankId, Image> images_;

@@ -195,15 +195,26 @@ void Proxy::BreakImageConnection() {
   image_peer_.reset();
   if (!peer || !peer->alive_) return;
   const std::uint64_t connection = peer->image_connection_;
-  peer->After(kImageProgress, [peer = peer.get(), connection] {
+  peer->After(peer->source_lost_ ? kMs : kImageProgress, [peer = peer.get(), connection] {
     peer->OnImagesCannotCome(connection, "the source has gone");
   });
+}
+
+void Proxy::Perform(core::EndTransfer&) {
+  source_lost_ = true;
+  const bool connected = std::ranges::any_of(world_.proxies(), [this](const auto& each) {
+    return each.second->image_peer_.lock().get() == this;
+  });
+  if (!connected) OnImagesCannotCome(image_connection_, "the source is lost");
 }
 
 // ---- restore
 
 void Proxy::Perform(core::RestoreRanks&) {
   const std::uint64_t work = ++work_;
+  // What is left of a restore before this one ends without a word.
+  for (auto& [rank, process] : ranks_) process->End();
+  ranks_.clear();
   const auto slow = world_.TakeWorkFault(FaultKind::kSlowRestore, node_);
   const bool fails = world_.TakeWorkFault(FaultKind::kFailingRestore, node_).has_value();
   const Time time = world_.app().Between(20 * kMs, 250 * kMs) + (slow ? slow->duration : 0);

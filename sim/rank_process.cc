@@ -85,6 +85,11 @@ void RankProcess::Finalize() {
   SendPmi("cmd=finalize");
 }
 
+void RankProcess::ExitWell() {
+  SendPmi("cmd=finalize");
+  Exit();
+}
+
 void RankProcess::Exit() {
   End();
   proxy_.OnRankEnded(*this, 0);

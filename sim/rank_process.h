@@ -72,6 +72,8 @@ class RankProcess : public std::enable_shared_from_this<RankProcess> {
   void Continue();
   // The process is gone, without a word of its own.
   void End();
+  // exit(0), whatever it was doing: MPI's own handler says goodbye to PMI.
+  void ExitWell();
   void StallUntil(Time time) { stalled_until_ = std::max(stalled_until_, time); }
 
   void OnControl(const core::RankMessage& message);

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <format>
-
-#include "base/check.h"
+#include <utility>
 
 namespace xmpi::core {
 
@@ -49,70 +48,56 @@ bool Agent::Accept(const wire::Envelope& envelope) {
   return true;
 }
 
+// What the launcher may say.
+struct Agent::LauncherMessage {
+  wire::Envelope::BodyCase body;
+  void (*act)(Agent& self, const wire::Envelope& said);
+};
+
+const Agent::LauncherMessage* Agent::FindLauncherMessage(wire::Envelope::BodyCase body) {
+  using E = wire::Envelope;
+  using rank_link::Kind;
+  static constexpr LauncherMessage kMessages[] = {
+      {E::kLaunch, [](auto& self, const E& e) { self.OnLaunch(e.launch()); }},
+      {E::kFenceOut, [](auto& self, const E& e) { self.OnFenceOut(e.fence_out()); }},
+      {E::kNameReply, [](auto& self, const E& e) { self.OnNameReply(e.name_reply()); }},
+      {E::kTerminate, [](auto& self, const E& e) { self.OnTerminate(e.terminate()); }},
+      {E::kPrepareTarget, [](auto& self, const E& e) { self.OnPrepareTarget(e.prepare_target()); }},
+      {E::kPrepareSource, [](auto& self, const E& e) { self.OnPrepareSource(e.prepare_source()); }},
+      {E::kNotice, [](auto& self, const E&) { self.OnNotice(); }},
+      {E::kAgree,
+       [](auto& self, const E& e) { self.TellRanks(Kind::kAgree, e.agree().stop_call()); }},
+      {E::kCheck, [](auto& self, const E&) { self.TellRanks(Kind::kCheck); }},
+      {E::kTeardown, [](auto& self, const E&) { self.TellRanks(Kind::kTeardown); }},
+      {E::kCancelQuiesce,
+       [](auto& self, const E& e) {
+         self.TellRanks(Kind::kCancel, 0, e.cancel_quiesce().reason());
+       }},
+      {E::kDump, [](auto& self, const E& e) { self.OnDump(e.dump()); }},
+      {E::kSourceLost, [](auto& self, const E&) { self.actions_.push_back(EndTransfer{}); }},
+      {E::kRestore, [](auto& self, const E& e) { self.OnRestore(e.restore()); }},
+      {E::kContinueRanks, [](auto& self, const E& e) { self.OnContinue(e.continue_ranks()); }},
+      {E::kDiscard, [](auto& self, const E&) { self.OnDiscard(); }},
+      {E::kRelease, [](auto& self, const E&) { self.EndAtOnce("released"); }},
+  };
+  const auto* found = std::ranges::find(kMessages, body, &LauncherMessage::body);
+  return found == std::end(kMessages) ? nullptr : found;
+}
+
 void Agent::OnEvent(const LauncherSaid& said) {
   const wire::Envelope& envelope = said.envelope;
   if (!Accept(envelope)) return;
-  switch (envelope.body_case()) {
-    case wire::Envelope::kLaunch:
-      return OnLaunch(envelope.launch());
-    case wire::Envelope::kFenceOut: {
-      pmi::FenceOut out{.id = {envelope.fence_out().generation(), envelope.fence_out().number()},
-                        .puts = {}};
-      for (const wire::KeyValue& put : envelope.fence_out().puts())
-        out.puts.push_back({put.key(), put.value()});
-      if (server_) Perform(server_->OnFenceOut(out));
-      return;
-    }
-    case wire::Envelope::kNameReply:
-      return OnNameReply(envelope.name_reply());
-    case wire::Envelope::kTerminate:
-      return OnTerminate(envelope.terminate());
-    case wire::Envelope::kPrepareTarget:
-      AdoptLaunch(envelope.prepare_target().launch());
-      actions_.push_back(OpenTarget{launch_});
-      return;
-    case wire::Envelope::kPrepareSource: {
-      const wire::PrepareSource& prepare = envelope.prepare_source();
-      connecting_for_ = prepare.candidate_attempt();
-      ConnectSource connect{{prepare.addresses().begin(), prepare.addresses().end()},
-                            static_cast<std::uint16_t>(prepare.image_port()),
-                            prepare.candidate_attempt(),
-                            prepare.target(),
-                            {prepare.sockets().begin(), prepare.sockets().end()}};
-      if (prepare.precopy_ms() > 0) connect.precopy = std::chrono::milliseconds(prepare.precopy_ms());
-      if (prepare.within_ms() > 0) connect.within = std::chrono::milliseconds(prepare.within_ms());
-      actions_.push_back(std::move(connect));
-      return;
-    }
-    case wire::Envelope::kNotice:
-      return OnNotice(envelope.notice());
-    case wire::Envelope::kAgree:
-      return TellRanks(rank_link::Kind::kAgree, envelope.agree().stop_call());
-    case wire::Envelope::kCheck:
-      return TellRanks(rank_link::Kind::kCheck);
-    case wire::Envelope::kTeardown:
-      return TellRanks(rank_link::Kind::kTeardown);
-    case wire::Envelope::kCancelQuiesce:
-      return TellRanks(rank_link::Kind::kCancel, 0, envelope.cancel_quiesce().reason());
-    case wire::Envelope::kDump:
-      return OnDump(envelope.dump());
-    case wire::Envelope::kRestore:
-      return OnRestore(envelope.restore());
-    case wire::Envelope::kContinueRanks:
-      return OnContinue(envelope.continue_ranks());
-    case wire::Envelope::kDiscard:
-      return OnDiscard();
-    case wire::Envelope::kRelease:
-      role_ = Role::kReleased;
-      actions_.push_back(EndRanks{.at_once = true});
-      ending_ = true;
-      ending_reason_ = "released";
-      return LeaveIfOver();
-    default:
-      ++stale_messages_;
-      actions_.push_back(AgentLog{
-          std::format("unexpected.message body={}", static_cast<int>(envelope.body_case()))});
-  }
+  if (const LauncherMessage* known = FindLauncherMessage(envelope.body_case()))
+    return known->act(*this, envelope);
+  ++stale_messages_;
+  actions_.push_back(
+      AgentLog{std::format("unexpected.message body={}", static_cast<int>(envelope.body_case()))});
+}
+
+void Agent::OnFenceOut(const wire::FenceOut& fence) {
+  pmi::FenceOut out{.id = {fence.generation(), fence.number()}, .puts = {}};
+  for (const wire::KeyValue& put : fence.puts()) out.puts.push_back({put.key(), put.value()});
+  if (server_) Perform(server_->OnFenceOut(out));
 }
 
 void Agent::AdoptLaunch(const wire::Launch& launch) {
@@ -157,50 +142,66 @@ void Agent::OnEvent(const RankPmi& pmi) {
 }
 
 void Agent::Perform(pmi::Actions actions) {
-  for (pmi::Action& action : actions) {
-    wire::Envelope envelope;
-    if (auto* reply = std::get_if<pmi::Reply>(&action)) {
-      actions_.push_back(ToPmi{reply->rank, std::move(reply->bytes)});
-      continue;
-    }
-    if (const auto* fence = std::get_if<pmi::FenceIn>(&action)) {
-      wire::FenceIn& in = *envelope.mutable_fence_in();
-      in.set_generation(fence->id.generation);
-      in.set_number(fence->id.n);
-      for (const pmi::Put& put : fence->puts) {
-        wire::KeyValue& each = *in.add_puts();
-        each.set_key(put.key);
-        each.set_value(put.value);
-      }
-    } else if (const auto* aborted = std::get_if<pmi::Aborted>(&action)) {
-      wire::RankAborted& message = *envelope.mutable_rank_aborted();
-      message.set_rank(aborted->rank);
-      message.set_code(aborted->code);
-      message.set_message(aborted->message);
-    } else if (const auto* error = std::get_if<pmi::ProtocolError>(&action)) {
-      envelope.mutable_problem()->set_text(error->text);
-      actions_.push_back(ClosePmi{error->rank});
-    } else if (std::holds_alternative<pmi::Finalized>(action)) {
-      continue;  // told with the exit
-    } else {
-      wire::NameRequest& request = *envelope.mutable_name_request();
-      const auto fill = [&](const auto& name, wire::NameRequest::Operation operation) {
-        request.set_request(name.request);
-        request.set_rank(name.rank);
-        request.set_operation(operation);
-        request.set_name(name.name);
-      };
-      if (const auto* publish = std::get_if<pmi::Publish>(&action)) {
-        fill(*publish, wire::NameRequest::PUBLISH);
-        request.set_port(publish->port);
-      } else if (const auto* unpublish = std::get_if<pmi::Unpublish>(&action)) {
-        fill(*unpublish, wire::NameRequest::UNPUBLISH);
-      } else {
-        fill(std::get<pmi::Lookup>(action), wire::NameRequest::LOOKUP);
-      }
-    }
-    Send(std::move(envelope));
+  for (pmi::Action& action : actions)
+    std::visit([this](auto& what) { Perform(std::move(what)); }, action);
+}
+
+void Agent::Perform(pmi::Reply reply) {
+  actions_.push_back(ToPmi{reply.rank, std::move(reply.bytes)});
+}
+
+void Agent::Perform(pmi::FenceIn fence) {
+  wire::Envelope envelope;
+  wire::FenceIn& in = *envelope.mutable_fence_in();
+  in.set_generation(fence.id.generation);
+  in.set_number(fence.id.n);
+  for (const pmi::Put& put : fence.puts) {
+    wire::KeyValue& each = *in.add_puts();
+    each.set_key(put.key);
+    each.set_value(put.value);
   }
+  Send(std::move(envelope));
+}
+
+void Agent::Perform(pmi::Aborted aborted) {
+  wire::Envelope envelope;
+  wire::RankAborted& message = *envelope.mutable_rank_aborted();
+  message.set_rank(aborted.rank);
+  message.set_code(aborted.code);
+  message.set_message(aborted.message);
+  Send(std::move(envelope));
+}
+
+void Agent::Perform(pmi::ProtocolError error) {
+  wire::Envelope envelope;
+  envelope.mutable_problem()->set_text(error.text);
+  envelope.mutable_problem()->set_rank(static_cast<std::int32_t>(error.rank));
+  actions_.push_back(ClosePmi{error.rank});
+  Send(std::move(envelope));
+}
+
+void Agent::Perform(pmi::Finalized) {}  // told with the exit
+
+void Agent::Perform(pmi::Publish publish) {
+  AskForName(publish, wire::NameRequest::PUBLISH, publish.port);
+}
+
+void Agent::Perform(pmi::Unpublish unpublish) {
+  AskForName(unpublish, wire::NameRequest::UNPUBLISH);
+}
+
+void Agent::Perform(pmi::Lookup lookup) { AskForName(lookup, wire::NameRequest::LOOKUP); }
+
+void Agent::AskForName(const auto& asked, wire::NameRequest::Operation operation,
+                       const std::string& port) {
+  wire::Envelope envelope;
+  wire::NameRequest& request = *envelope.mutable_name_request();
+  request.set_request(asked.request);
+  request.set_rank(asked.rank);
+  request.set_operation(operation);
+  request.set_name(asked.name);
+  request.set_port(port);
+  Send(std::move(envelope));
 }
 
 void Agent::OnNameReply(const wire::NameReply& reply) {
@@ -212,7 +213,8 @@ void Agent::OnEvent(const RankEnded& ended) {
   if (rank.ended) return;
   rank.ended = true;
   rank.wait_status = ended.wait_status;
-  if (role_ != Role::kReleased) SayEnded(ended.rank);
+  const bool is_told = role_ != Role::kReleased && restore_ != Restore::kUnderWay;
+  if (is_told) SayEnded(ended.rank);
   LeaveIfOver();
 }
 
@@ -234,6 +236,15 @@ void Agent::OnTerminate(const wire::Terminate& terminate) {
   ending_ = true;
   ending_reason_ = terminate.reason();
   actions_.push_back(EndRanks{.at_once = role_ == Role::kCandidate});
+  LeaveIfOver();
+}
+
+// Another has taken the seat, or keeps it: whatever lives here ends without a word.
+void Agent::EndAtOnce(std::string reason) {
+  role_ = Role::kReleased;
+  ending_ = true;
+  ending_reason_ = std::move(reason);
+  actions_.push_back(EndRanks{.at_once = true});
   LeaveIfOver();
 }
 

@@ -65,13 +65,19 @@ class Agent {
 
   // Whether a message is to be acted on; adopts a newer migration or epoch.
   bool Accept(const wire::Envelope& envelope);
+  struct LauncherMessage;
+  static const LauncherMessage* FindLauncherMessage(wire::Envelope::BodyCase body);
   void OnLaunch(const wire::Launch& launch);
-  void OnNotice(const wire::Notice& notice);
+  void OnFenceOut(const wire::FenceOut& fence);
+  void OnPrepareTarget(const wire::PrepareTarget& prepare);
+  void OnPrepareSource(const wire::PrepareSource& prepare);
+  void OnNotice();
   void OnDump(const wire::Dump& dump);
   void OnRestore(const wire::Restore& restore);
   void SayRestored(const std::string& error);
   void OnContinue(const wire::Continue& message);
   void OnDiscard();
+  void EndAtOnce(std::string reason);
   void SayEnded(RankId rank);
   void AddFacts(wire::RankImage* image) const;
   void OnTerminate(const wire::Terminate& terminate);
@@ -79,7 +85,22 @@ class Agent {
 
   void AdoptLaunch(const wire::Launch& launch);
   void OpenPmi(const std::string& mapping);
+  void OnHello(const RankSaid& said);
+  void OnSockets(const RankSaid& said);
+  void OnFinalizing(const RankSaid& said);
+  void OnNoticed(const RankSaid& said);
+  void PassOn(const RankSaid& said);
   void Perform(pmi::Actions actions);
+  void Perform(pmi::Reply reply);
+  void Perform(pmi::FenceIn fence);
+  void Perform(pmi::Aborted aborted);
+  void Perform(pmi::ProtocolError error);
+  void Perform(pmi::Finalized);
+  void Perform(pmi::Publish publish);
+  void Perform(pmi::Unpublish unpublish);
+  void Perform(pmi::Lookup lookup);
+  void AskForName(const auto& asked, wire::NameRequest::Operation operation,
+                  const std::string& port = "");
   void SendNoticedIfAll();
   void TellRanks(rank_link::Kind kind, std::uint64_t stop_call = 0, const std::string& text = "");
   void Tell(RankId rank, rank_link::Kind kind, std::uint64_t stop_call, const std::string& text,

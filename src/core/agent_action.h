@@ -61,6 +61,9 @@ struct DumpRanks {
   std::chrono::milliseconds timeout{0};  // of each rank
   std::vector<wire::RankImage> facts{};  // what must travel with each image, for ImagesArrived
 };
+// Nobody will dial again: what has not come over the connection there is will not come
+// -> ImagesArrived, if that has not been said.
+struct EndTransfer {};
 // All or none -> RanksRestored. The images stay until the proxy leaves: a restore may be repeated,
 // and then ends what is left of the one before without a word.
 struct RestoreRanks {
@@ -79,9 +82,9 @@ struct AgentLog {
   std::string text{};
 };
 
-using AgentAction =
-    std::variant<ToLauncher, ToRank, SignalRank, ToPmi, ClosePmi, StartRanks, OpenTarget,
-                 ConnectSource, DumpRanks, RestoreRanks, ContinueRanks, EndRanks, Leave, AgentLog>;
+using AgentAction = std::variant<ToLauncher, ToRank, SignalRank, ToPmi, ClosePmi, StartRanks,
+                                 OpenTarget, ConnectSource, DumpRanks, EndTransfer, RestoreRanks,
+                                 ContinueRanks, EndRanks, Leave, AgentLog>;
 using AgentActions = std::vector<AgentAction>;
 
 }  // namespace xmpi::core

@@ -5,6 +5,23 @@
 
 namespace xmpi::core {
 
+void Agent::OnPrepareTarget(const wire::PrepareTarget& prepare) {
+  AdoptLaunch(prepare.launch());
+  actions_.push_back(OpenTarget{launch_});
+}
+
+void Agent::OnPrepareSource(const wire::PrepareSource& prepare) {
+  connecting_for_ = prepare.candidate_attempt();
+  ConnectSource connect{{prepare.addresses().begin(), prepare.addresses().end()},
+                        static_cast<std::uint16_t>(prepare.image_port()),
+                        prepare.candidate_attempt(),
+                        prepare.target(),
+                        {prepare.sockets().begin(), prepare.sockets().end()}};
+  if (prepare.precopy_ms() > 0) connect.precopy = std::chrono::milliseconds(prepare.precopy_ms());
+  if (prepare.within_ms() > 0) connect.within = std::chrono::milliseconds(prepare.within_ms());
+  actions_.push_back(std::move(connect));
+}
+
 void Agent::OnEvent(const TargetPrepared& prepared) {
   wire::Envelope envelope;
   wire::TargetReady& ready = *envelope.mutable_target_ready();
@@ -73,12 +90,14 @@ void Agent::OnEvent(const ImagesArrived& arrived) {
 }
 
 // Asked again while it is under way or done, the answer is the one to the first: two restores of
-// one rank would be two ranks.
+// one rank would be two ranks. Copies that have been continued since are of no use any more.
 void Agent::OnRestore(const wire::Restore& restore) {
   if (restore_ == Restore::kUnderWay) return;
-  const bool all_live =
+  const bool all_wait =
+      role_ == Role::kCandidate &&
       std::ranges::none_of(ranks_, [](const auto& each) { return each.second.ended; });
-  if (restore_ == Restore::kDone && all_live) return SayRestored("");
+  if (restore_ == Restore::kDone && all_wait) return SayRestored("");
+  role_ = Role::kCandidate;
   restore_ = Restore::kUnderWay;
   for (const wire::RankImage& image : restore.images()) {
     Rank& rank = ranks_[image.rank()];
@@ -100,6 +119,10 @@ void Agent::OnEvent(const RanksRestored& restored) {
   restored_places_ = restored.places;
   for (const wire::RankPlace& place : restored.places) ranks_[place.rank()].started = true;
   SayRestored(restored.error);
+  if (restore_ != Restore::kDone) return;
+  for (const auto& [rank, state] : ranks_) {
+    if (state.ended) SayEnded(rank);
+  }
 }
 
 void Agent::SayRestored(const std::string& error) {
@@ -110,19 +133,13 @@ void Agent::SayRestored(const std::string& error) {
   Send(std::move(envelope));
 }
 
-// The move is off. A source's ranks go on where they are; a candidate has no reason to stay.
+// The move is off. A source's ranks go on where they are; whoever came for this migration has no
+// reason to stay, also when its copies have been continued in the meantime.
 void Agent::OnDiscard() {
   connecting_for_.reset();
   dumping_for_.reset();
-  if (role_ == Role::kSeat) {
-    actions_.push_back(ContinueRanks{});
-    return;
-  }
-  role_ = Role::kReleased;
-  ending_ = true;
-  ending_reason_ = "discarded";
-  actions_.push_back(EndRanks{.at_once = true});
-  LeaveIfOver();
+  if (migration_ == id_.migration) return EndAtOnce("discarded");
+  actions_.push_back(ContinueRanks{});
 }
 
 }  // namespace xmpi::core

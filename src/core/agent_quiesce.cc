@@ -1,6 +1,7 @@
 // The proxy's part of quiesce and reconnect: it passes the launcher's words to each rank,
 // gathers the answers to a notice, and passes on what each rank reports.
 #include <algorithm>
+#include <utility>
 
 #include "core/agent.h"
 
@@ -28,7 +29,7 @@ void Agent::TellRanks(Kind kind, std::uint64_t stop_call, const std::string& tex
   }
 }
 
-void Agent::OnNotice(const wire::Notice&) {
+void Agent::OnNotice() {
   for (auto& [rank, state] : ranks_) {
     // Before hello and after finalizing a signal could kill; the launcher knows of both.
     if (!state.hello || state.finalizing || state.ended) continue;
@@ -48,46 +49,62 @@ void Agent::SendNoticedIfAll() {
 }
 
 void Agent::OnEvent(const RankSaid& said) {
-  const rank_link::Message& fields = said.message.fields;
-  Rank& rank = ranks_[said.rank];
-  wire::Envelope envelope;
-  if (fields.kind == Kind::kHello) {
-    rank.hello = true;
-    rank.thread = fields.thread;
-    rank.signal = fields.signal;
-    envelope.mutable_rank_hello()->set_rank(said.rank);
-    envelope.mutable_rank_hello()->set_warning(said.message.text);
-    return Send(std::move(envelope));
-  }
-  if (fields.kind == Kind::kSockets) {
-    envelope.mutable_rank_sockets()->set_rank(said.rank);
-    envelope.mutable_rank_sockets()->set_sockets(said.message.text);
-    return Send(std::move(envelope));
-  }
-  if (fields.kind == Kind::kFinalizing) {
-    rank.finalizing = true;
-    envelope.mutable_rank_finalizing()->set_rank(said.rank);
-    return Send(std::move(envelope));
-  }
-  if (fields.migration != migration_) {  // of a migration that was cancelled
+  const Kind kind = said.message.fields.kind;
+  if (kind == Kind::kHello) return OnHello(said);
+  if (kind == Kind::kSockets) return OnSockets(said);
+  if (kind == Kind::kFinalizing) return OnFinalizing(said);
+  if (said.message.fields.migration != migration_) {  // of a migration that was cancelled
     ++stale_messages_;
     return;
   }
+  if (kind == Kind::kNoticed) return OnNoticed(said);
+  PassOn(said);
+}
+
+void Agent::OnHello(const RankSaid& said) {
+  Rank& rank = ranks_[said.rank];
+  rank.hello = true;
+  rank.thread = said.message.fields.thread;
+  rank.signal = said.message.fields.signal;
+  wire::Envelope envelope;
+  envelope.mutable_rank_hello()->set_rank(said.rank);
+  envelope.mutable_rank_hello()->set_warning(said.message.text);
+  Send(std::move(envelope));
+}
+
+void Agent::OnSockets(const RankSaid& said) {
+  wire::Envelope envelope;
+  envelope.mutable_rank_sockets()->set_rank(said.rank);
+  envelope.mutable_rank_sockets()->set_sockets(said.message.text);
+  Send(std::move(envelope));
+}
+
+void Agent::OnFinalizing(const RankSaid& said) {
+  ranks_[said.rank].finalizing = true;
+  wire::Envelope envelope;
+  envelope.mutable_rank_finalizing()->set_rank(said.rank);
+  Send(std::move(envelope));
+}
+
+void Agent::OnNoticed(const RankSaid& said) {
+  Rank& rank = ranks_[said.rank];
+  rank.passed = said.message.fields.passed;
+  if (!std::exchange(rank.noticed, true)) SendNoticedIfAll();
+}
+
+// What the launcher wants to hear from each rank itself.
+void Agent::PassOn(const RankSaid& said) {
+  const rank_link::Message& fields = said.message.fields;
+  const std::string refusal = fields.refused ? said.message.text : "";
+  wire::Envelope envelope;
   switch (fields.kind) {
-    case Kind::kNoticed: {
-      const bool repeated = rank.noticed;
-      rank.noticed = true;
-      rank.passed = fields.passed;
-      if (!repeated) SendNoticedIfAll();
-      return;
-    }
     case Kind::kArrived:
       envelope.mutable_arrived()->set_rank(said.rank);
-      envelope.mutable_arrived()->set_refusal(fields.refused ? said.message.text : "");
+      envelope.mutable_arrived()->set_refusal(refusal);
       break;
     case Kind::kChecked:
       envelope.mutable_checked()->set_rank(said.rank);
-      envelope.mutable_checked()->set_refusal(fields.refused ? said.message.text : "");
+      envelope.mutable_checked()->set_refusal(refusal);
       break;
     case Kind::kParked:
       envelope.mutable_parked()->set_rank(said.rank);

@@ -61,6 +61,7 @@ struct Printer {
   std::string operator()(const RestoreRanks& action) const {
     return std::format("restore ranks within {}", action.timeout);
   }
+  std::string operator()(const EndTransfer&) const { return "end transfer"; }
   std::string operator()(const ContinueRanks&) const { return "continue stopped ranks"; }
   std::string operator()(const EndRanks& action) const {
     return action.at_once ? "end ranks at once" : "end ranks";
@@ -149,7 +150,7 @@ class World {
   AgentEvent Launcher(const Command& command) {
     LauncherSaid said;
     wire::Header& header = *said.envelope.mutable_header();
-    header.set_slot(id_.slot);
+    header.set_slot(Number(command.Value("slot", std::to_string(id_.slot))));
     header.set_attempt(Number(command.Value("attempt", std::to_string(id_.attempt))));
     header.set_epoch(Number(command.Value("epoch", std::to_string(epoch_))));
     header.set_migration(Number(command.Value("migration", std::to_string(id_.migration))));
@@ -207,6 +208,7 @@ class World {
       reply.set_port(command.Value("port"));
     }
     if (body == "running") said.envelope.mutable_running();
+    if (body == "source_lost") said.envelope.mutable_source_lost();
     if (body == "discard") said.envelope.mutable_discard();
     if (body == "release") said.envelope.mutable_release();
     if (body == "terminate") said.envelope.mutable_terminate()->set_reason("the end");

@@ -83,9 +83,18 @@ class Coordinator {
   void OnEvent(const EvacuateOrder& order);
   void OnEvent(const CancelOrder& order);
   void OnEvent(const EndOrder& order);
-  void OnSeatMessage(SlotId slot, const ProxyMessage& message);
-  void OnCandidateMessage(Move& move, const ProxyMessage& message);
-  void OnGiverMessage(Move& move, const ProxyMessage& message);
+
+  // Messages, by who sends them (messages.cc).
+  struct SeatMessage;
+  static const SeatMessage* FindSeatMessage(wire::Envelope::BodyCase body);
+  void OnSeatMessage(const ProxyMessage& message);
+  void OnSeatSourceReady(SlotId slot, const ProxyMessage& message);
+  void OnSeatProgress(SlotId slot, const ProxyMessage& message);
+  void OnSeatDumped(SlotId slot, const ProxyMessage& message);
+  void OnProblem(const std::string& place, const ProxyMessage& message);
+  void OnCandidateMessage(const ProxyMessage& message);
+  void OnCopyExited(Move& move, RankId rank);
+  void OnGiverMessage(const ProxyMessage& message);
   void OnFormerMessage(const ProxyMessage& message);
   void Stale(const ProxyMessage& message, std::string_view why);
 
@@ -94,14 +103,17 @@ class Coordinator {
   void OnLaunched(SlotId slot, const wire::Launched& launched);
   void AddSockets(SlotId slot, wire::PrepareSource* source) const;
   void OnRankHello(const wire::RankHello& hello);
+  void OnRankSockets(const wire::RankSockets& sockets);
   void TellWarnings();
   void OnRankFinalizing(RankId rank);
   void OnRankExited(const wire::RankExited& exited);
+  std::string WhyExitFails(const wire::RankExited& exited) const;
   void OnRankEndedWell(RankId rank);
   void OnRankAborted(const wire::RankAborted& aborted);
   void OnFenceIn(SlotId slot, const wire::FenceIn& fence);
   void OnNameRequest(SlotId slot, const wire::NameRequest& request);
   void OnSeatLost(SlotId slot, const std::string& reason);
+  bool LivesOn(SlotId slot, const std::string& reason);
   void BeginEnd(int exit_code, std::string reason);
   void Forget(const ProxyId& proxy);  // its link and process are gone or to be ended
   wire::Launch LaunchOf(SlotId slot) const;
@@ -138,8 +150,8 @@ class Coordinator {
   bool SurvivesInImages(const Move& move) const;
   void Rescue(Move& move, const std::string& reason);
   void PushRescue(Move& move);
-  void ReleaseHolders();
-  Move* MoveFrom(const ProxyId& source);
+  void AskWhatIsHeld(const Move& move);
+  void ReleaseHolders(const Move& move);
   void OnGiverLost(Move& move, const std::string& reason);
   void OnOriginalsLost(Move& move, const std::string& reason);
   void LeaveGroup(Move& move, std::string reason);
@@ -150,6 +162,8 @@ class Coordinator {
   void LetInputFlow();
   void DiscardCandidate(const Move& move);
   void DiscardProxy(const ProxyId& proxy);
+  Move* FindMove(ProxyId Move::* who, const ProxyId& proxy);
+  Move* MoveFrom(const ProxyId& source);
   Move* UncommittedMoveOf(SlotId slot);
   Move* MoveOf(SlotId slot);
 
@@ -176,6 +190,8 @@ class Coordinator {
   void HandOver();
   void HandOverOne(Move& move);
   void GiveBack(Move& move, const std::string& reason);
+  void TakeSeatBack(Move& move, const std::string& reason);
+  void DropFromFence(SlotId slot);
   void OnReconnectLate();
 
   // reconnect (reconnect.cc)
@@ -196,6 +212,7 @@ class Coordinator {
   std::string WhoIsMissing() const;
   bool EveryRank(bool RankProgress::* flag) const;
   bool EveryMove(bool Move::* flag) const;  // of those that have not left the group
+  bool IsLate(const Move& move) const;
 
   // Actions
   void Send(SlotId slot, wire::Envelope envelope);

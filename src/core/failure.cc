@@ -13,9 +13,6 @@ namespace {
 // The ranks' images are being made, sent or restored.
 bool IsMoving(Step step) { return step >= Step::kDump && step <= Step::kRestore; }
 
-// Everybody has been continued, here or there.
-bool IsReopening(Step step) { return step == Step::kReconnect || step == Step::kReturn; }
-
 }  // namespace
 
 Move* Coordinator::MoveOf(SlotId slot) {
@@ -33,13 +30,16 @@ Move* Coordinator::UncommittedMoveOf(SlotId slot) {
   return move != nullptr && move->moved ? move : nullptr;
 }
 
+Move* Coordinator::FindMove(ProxyId Move::* who, const ProxyId& proxy) {
+  if (!migration_) return nullptr;
+  const auto found = std::ranges::find(migration_->moves, proxy, who);
+  return found == migration_->moves.end() ? nullptr : &*found;
+}
+
 // The move that this proxy's ranks are the originals of, also if it has left the group.
 Move* Coordinator::MoveFrom(const ProxyId& source) {
-  if (!migration_) return nullptr;
-  for (Move& move : migration_->moves) {
-    if (move.source == source && !move.moved) return &move;
-  }
-  return nullptr;
+  Move* move = FindMove(&Move::source, source);
+  return move != nullptr && !move->moved ? move : nullptr;
 }
 
 // The candidate is of no use any more. True if the slot still has what its next candidate needs.
@@ -140,37 +140,42 @@ bool Coordinator::SurvivesInImages(const Move& move) const {
 void Coordinator::OnGiverLost(Move& move, const std::string& reason) {
   if (move.held || move.left || move.moved) return;
   if (IsReopening(migration_->step) && !move.rescued) return;
-  if (SurvivesInImages(move))
-    return;  // what was under way will end by itself, one way or the other
+  if (SurvivesInImages(move)) return AskWhatIsHeld(move);
   LeaveGroup(move, std::format("the images of slot {} were lost: {}", move.slot, reason));
 }
 
 void Coordinator::OnOriginalsLost(Move& move, const std::string& reason) {
   const bool came_back = std::exchange(move.left, false);
-  if (IsReopening(migration_->step)) return Rescue(move, reason);
   if (came_back) move.drained = true;
-  const bool first = !std::exchange(move.originals_lost, true);
-  if (first)
+  if (!std::exchange(move.originals_lost, true))
     Log("originals.lost", {{"slot", static_cast<std::int64_t>(move.slot)}, {"reason", reason}});
-  if (!SurvivesInImages(move)) return LeaveGroup(move, reason);
+  if (IsReopening(migration_->step)) return Rescue(move, reason);
   if (!proxies_.contains(move.source)) {
-    // What was under way will end by itself, one way or the other.
     move.drained = true;
     if (move.held && !move.images.empty()) move.dumped = true;
+    if (move.giver == move.source && !move.held) AskWhatIsHeld(move);
   }
   Advance();
   if (migration_) RestoreTheReady();
+}
+
+// What was under way has reached the candidate or never will: nobody will dial it again.
+void Coordinator::AskWhatIsHeld(const Move& move) {
+  wire::Envelope envelope;
+  envelope.mutable_source_lost();
+  SendCandidate(move.candidate, std::move(envelope));
 }
 
 // Everybody was told to go on in place, or others have been handed over, and only now it turns out
 // that these originals are gone. All others wait for them in the fence, so their images still
 // count.
 void Coordinator::Rescue(Move& move, const std::string& reason) {
-  Log("originals.lost", {{"slot", static_cast<std::int64_t>(move.slot)}, {"reason", reason}});
-  move.originals_lost = move.rescued = true;
+  if (std::exchange(move.rescued, true)) return;  // its other ranks end one by one
   StartStepTimer();
-  if (const Result<> dropped = hub_.DropSlot(move.slot, generation_ + 1); !dropped)
-    return BeginEnd(1, dropped.error().message);
+  DropFromFence(move.slot);
+  // What is left of the originals may still join the fence: it counts for nothing.
+  if (const auto source = proxies_.find(move.source); source != proxies_.end())
+    source->second.role = ProxyRole::kFormer;
   const auto candidate = proxies_.find(move.candidate);
   const bool here = candidate != proxies_.end() && candidate->second.role == ProxyRole::kCandidate;
   if (!here || !move.held) return TryElsewhere(move, reason);
@@ -192,13 +197,10 @@ void Coordinator::PushRescue(Move& move) {
 }
 
 // Images are kept until the ranks have gone on without them.
-void Coordinator::ReleaseHolders() {
-  for (const Move& move : migration_->moves) {
-    DiscardCandidate(move);
-    const auto giver = proxies_.find(move.giver);
-    if (giver != proxies_.end() && giver->second.role == ProxyRole::kGiver)
-      DiscardProxy(move.giver);
-  }
+void Coordinator::ReleaseHolders(const Move& move) {
+  DiscardCandidate(move);
+  const auto giver = proxies_.find(move.giver);
+  if (giver != proxies_.end() && giver->second.role == ProxyRole::kGiver) DiscardProxy(move.giver);
 }
 
 // The slot stays where it is while others go on; if there are no others, the migration is over.
@@ -238,24 +240,9 @@ void Coordinator::OnLate() {
   const MigrationId id = migration_->id;
   const std::string who = WhoIsMissing();
   const std::string reason = std::format("{} did not end by its deadline: {}", Name(step), who);
-  const auto is_late = [&](const Move& move) {
-    switch (step) {
-      case Step::kTarget:
-        return !move.target_ready;
-      case Step::kSource:
-      case Step::kReplace:
-        return !move.source_ready;
-      case Step::kDump:
-        return !move.dumped;
-      case Step::kTransfer:
-        return !move.held || !move.drained;
-      default:
-        return !move.restored;
-    }
-  };
   std::vector<SlotId> late;
   for (const Move& move : migration_->moves) {
-    if (!move.left && is_late(move)) late.push_back(move.slot);
+    if (!move.left && IsLate(move)) late.push_back(move.slot);
   }
   for (const SlotId slot : late) {
     if (!migration_ || migration_->id != id) return;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <format>
 
+#include "base/check.h"
 #include "core/coordinator.h"
 
 namespace xmpi::core {
@@ -33,31 +34,38 @@ void Coordinator::HandOverOne(Move& move) {
                         {"to", move.to}});
 }
 
-// The target is lost before the first fence of the new generation has opened: nobody has talked to
-// the copies yet. The stopped originals take the seat again and join the same fence.
+// The copies are lost before the first fence of the new generation has opened: nobody has talked to
+// them yet. The stopped originals take the seat again and join the same fence. If they are lost as
+// well, the images are what is left of the ranks.
 void Coordinator::GiveBack(Move& move, const std::string& reason) {
-  const auto source = proxies_.find(move.source);
-  const Result<> dropped = hub_.DropSlot(move.slot, generation_ + 1);
-  if (move.originals_lost || source == proxies_.end() || !dropped)
-    return BeginEnd(1,
-                    std::format("slot {} on {} is lost in reconnect ({}), and with it rank {}: its "
-                                "originals are gone; the job ends",
-                                move.slot, move.to, reason, RanksOf(move.slot)));
-  if (const auto target = proxies_.find(move.candidate); target != proxies_.end()) {
-    wire::Envelope envelope;
-    envelope.mutable_release();
-    SendFormer(move.candidate, std::move(envelope));
-    target->second.role = ProxyRole::kFormer;
+  TakeSeatBack(move, reason);
+  if (move.rescued) {
+    StartStepTimer();
+    return OnCandidateFailed(move, reason);
   }
+  if (move.originals_lost || !proxies_.contains(move.source)) return OnOriginalsLost(move, reason);
+  move.left = true;
+  move.why_left = std::format("{} was lost before all had reconnected: {}", move.to, reason);
+  Abandon(move);
+  Send(move.slot, ContinueMessage());
+  StartStepTimer();
+}
+
+// The target is a candidate again, which holds the images until the fence has opened.
+void Coordinator::TakeSeatBack(Move& move, const std::string& reason) {
+  DropFromFence(move.slot);
   SlotState& slot = slots_[move.slot];
   slot.node = move.from;
   slot.proxy = move.source;
   ++slot.epoch;
-  source->second.role = ProxyRole::kSeat;
-  move.left = true;
-  move.moved = false;
-  move.why_left = std::format("{} was lost before all had reconnected: {}", move.to, reason);
+  const auto take_role = [&](const ProxyId& proxy, ProxyRole role) {
+    if (const auto found = proxies_.find(proxy); found != proxies_.end()) found->second.role = role;
+  };
+  take_role(move.source, move.originals_lost ? ProxyRole::kFormer : ProxyRole::kSeat);
+  take_role(move.candidate, ProxyRole::kCandidate);
+  move.moved = move.restored = false;
   for (const MovedRank& rank : move.ranks) ranks_[rank.rank].pid = rank.pid_before;
+  move.ranks.clear();
   for (const wire::RankSpec& rank : plan_.slots[move.slot].ranks)
     migration_->ranks[rank.rank()].running = false;
   Log("handover.undone", {{"migration", static_cast<std::int64_t>(migration_->id)},
@@ -65,9 +73,12 @@ void Coordinator::GiveBack(Move& move, const std::string& reason) {
                           {"epoch", static_cast<std::int64_t>(slot.epoch)},
                           {"node", move.from},
                           {"reason", reason}});
-  Abandon(move);
-  Send(move.slot, ContinueMessage());
-  StartStepTimer();
+}
+
+// What a lost holder of the seat had put must not reach the others.
+void Coordinator::DropFromFence(SlotId slot) {
+  const Result<> dropped = hub_.DropSlot(slot, generation_ + 1);
+  XMPI_CHECK(dropped.has_value());  // of the generation after the newest, none has opened
 }
 
 // Whoever has not joined the fence by now: copies are given up, others cannot be.
@@ -76,17 +87,24 @@ void Coordinator::OnReconnectLate() {
   if (absent.empty()) {  // nobody is in it yet
     for (const Move& move : migration_->moves) absent.push_back(move.slot);
   }
-  bool given_back = false;
+  bool is_over = true;
   const std::string reason =
-      std::format("reconnect did not end by its deadline: {}", WhoIsMissing());
+      std::format("{} did not end by its deadline: {}", Name(migration_->step), WhoIsMissing());
   for (const SlotId slot : absent) {
     if (!migration_) return;
-    Move* move = UncommittedMoveOf(slot);
-    if (move == nullptr) continue;
-    GiveBack(*move, reason);
-    given_back = true;
+    Move* move = MoveOf(slot);
+    if (move == nullptr || migration_->fence_opened) continue;
+    if (move->moved) {
+      GiveBack(*move, reason);
+    } else if (move->rescued) {
+      StartStepTimer();
+      TryElsewhere(*move, reason);
+    } else {
+      continue;
+    }
+    is_over = false;
   }
-  if (!given_back) Pull(Trigger::kDeadline);
+  if (is_over) Pull(Trigger::kDeadline);
 }
 
 }  // namespace xmpi::core

@@ -58,10 +58,7 @@ void Coordinator::OnHello(const ProxyId& from, const wire::ProxyHello& hello) {
     *envelope.mutable_launch() = LaunchOf(from.slot);
     return Send(from.slot, std::move(envelope));
   }
-  if (proxy.role != ProxyRole::kCandidate || !migration_) return;
-  for (const Move& move : migration_->moves) {
-    if (move.candidate == from) PrepareTargetOf(move);
-  }
+  if (const Move* move = FindMove(&Move::candidate, from)) PrepareTargetOf(*move);
 }
 
 wire::Launch Coordinator::LaunchOf(SlotId slot) const {
@@ -89,12 +86,13 @@ void Coordinator::OnLaunched(SlotId slot, const wire::Launched& launched) {
                        {"node", slots_[slot].node},
                        {"pid", static_cast<std::int64_t>(place.pid())}});
   }
-  for (const SlotState& each : slots_) {
-    if (!each.launched) return;
-  }
-  if (stage_ != JobStage::kStarting) return;
+  if (stage_ != JobStage::kStarting || !std::ranges::all_of(slots_, &SlotState::launched)) return;
   stage_ = JobStage::kRunning;
   Log("job.running", {});
+}
+
+void Coordinator::OnRankSockets(const wire::RankSockets& sockets) {
+  ranks_[sockets.rank()].sockets = sockets.sockets();
 }
 
 void Coordinator::OnRankHello(const wire::RankHello& hello) {
@@ -126,38 +124,50 @@ void Coordinator::OnRankFinalizing(RankId rank) {
 }
 
 void Coordinator::OnRankExited(const wire::RankExited& exited) {
-  RankState& rank = ranks_[exited.rank()];
+  const RankId id = exited.rank();
+  RankState& rank = ranks_[id];
   if (rank.exited) return;  // a replay
-  const bool killed = WIFSIGNALED(static_cast<int>(exited.wait_status()));
-  if (stage_ == JobStage::kRunning && (killed || !exited.finalized())) {
-    const std::string how =
-        std::format("{} {}", PlaceOfRank(exited.rank()), HowItEnded(exited.wait_status()));
-    if (Move* move = UncommittedMoveOf(rank.slot)) return GiveBack(*move, how);
-    Move* move = MoveFrom(slots_[rank.slot].proxy);
-    if (move != nullptr && SurvivesInImages(*move)) return OnOriginalsLost(*move, how);
-  }
+  const std::string how = WhyExitFails(exited);
+  if (!how.empty() && stage_ == JobStage::kRunning && LivesOn(rank.slot, how)) return;
   rank.exited = true;
   rank.wait_status = exited.wait_status();
   const int code = ExitCodeOf(exited.wait_status());
-  Log("rank.exit", {{"rank", static_cast<std::int64_t>(exited.rank())},
-                    {"code", static_cast<std::int64_t>(code)}});
+  Log("rank.exit",
+      {{"rank", static_cast<std::int64_t>(id)}, {"code", static_cast<std::int64_t>(code)}});
   if (stage_ == JobStage::kEnding) return;
-  if (killed || !exited.finalized())
-    return BeginEnd(code == 0 ? 1 : code, std::format("{} {}{}", PlaceOfRank(exited.rank()),
-                                                      HowItEnded(exited.wait_status()),
-                                                      killed ? "" : " without finalizing MPI"));
+  if (!how.empty()) return BeginEnd(code == 0 ? 1 : code, how);
   if (exit_code_ == 0) exit_code_ = code;
-  if (migration_) OnRankEndedWell(exited.rank());
-  for (const RankState& each : ranks_) {
-    if (!each.exited) return;
+  if (migration_) OnRankEndedWell(id);
+  if (std::ranges::all_of(ranks_, &RankState::exited)) BeginEnd(exit_code_, "");
+}
+
+// What is wrong with the way this rank has ended; empty: nothing.
+std::string Coordinator::WhyExitFails(const wire::RankExited& exited) const {
+  const bool killed = WIFSIGNALED(static_cast<int>(exited.wait_status()));
+  const bool stood = migration_ && StandsStill(migration_->step) && !migration_->fence_opened;
+  if (!killed && exited.finalized() && !stood) return "";
+  std::string_view where;
+  if (!killed) where = exited.finalized() ? " inside XMPI_Quiesce" : " without finalizing MPI";
+  return std::format("{} {}{}", PlaceOfRank(exited.rank()), HowItEnded(exited.wait_status()),
+                     where);
+}
+
+// Whether the slot that has lost its ranks, or one of them, goes on with what is held elsewhere.
+bool Coordinator::LivesOn(SlotId slot, const std::string& reason) {
+  if (Move* move = UncommittedMoveOf(slot)) {
+    GiveBack(*move, reason);
+    return true;
   }
-  BeginEnd(exit_code_, "");
+  Move* move = MoveFrom(slots_[slot].proxy);
+  if (move == nullptr || !SurvivesInImages(*move)) return false;
+  OnOriginalsLost(*move, reason);
+  return true;
 }
 
 // A rank that ends while others still report that they run again has run itself.
 void Coordinator::OnRankEndedWell(RankId rank) {
-  const bool reopening = migration_->step == Step::kReconnect || migration_->step == Step::kReturn;
-  if (!reopening) return FailMigration(std::format("{} has ended", PlaceOfRank(rank)));
+  if (!IsReopening(migration_->step))
+    return FailMigration(std::format("{} has ended", PlaceOfRank(rank)));
   migration_->ranks[rank].running = true;
   Advance();
 }
@@ -222,9 +232,7 @@ void Coordinator::OnNameRequest(SlotId slot, const wire::NameRequest& request) {
 void Coordinator::OnSeatLost(SlotId slot, const std::string& reason) {
   if (stage_ == JobStage::kStarting)
     return BeginEnd(1, std::format("{} could not be started: {}", Place(slot), reason));
-  if (Move* move = UncommittedMoveOf(slot)) return GiveBack(*move, reason);
-  Move* move = MoveFrom(slots_[slot].proxy);
-  if (move != nullptr && SurvivesInImages(*move)) return OnOriginalsLost(*move, reason);
+  if (LivesOn(slot, reason)) return;
   BeginEnd(1, std::format("{} is lost ({}), and with it rank {}; the job ends", Place(slot), reason,
                           RanksOf(slot)));
 }

@@ -99,12 +99,13 @@ void Coordinator::Join(const EvacuateOrder& order) {
   for (Move& move : *moves) {
     // An earlier part of this migration may have tried for the same slot.
     AttemptId attempt = 1;
-    for (const Move& earlier : migration_->moves) {
-      if (earlier.slot == move.slot) attempt = std::max(attempt, earlier.candidate.attempt + 1);
-    }
+    std::erase_if(migration_->moves, [&](const Move& earlier) {
+      if (earlier.slot != move.slot) return false;
+      ReleaseHolders(earlier);
+      attempt = earlier.candidate.attempt + 1;
+      return true;
+    });
     move.candidate = {move.slot, migration_->id, attempt};
-    std::erase_if(migration_->moves,
-                  [&](const Move& earlier) { return earlier.slot == move.slot; });
     StartCandidate(move);
     migration_->moves.push_back(std::move(move));
   }

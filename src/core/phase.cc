@@ -89,6 +89,10 @@ bool IsEnd(Step step) { return step == kMoved || step == kStayed || step == kBro
 
 bool EndsOnlyTogether(Step step) { return step == kCheck || step == kPark; }
 
+bool IsReopening(Step step) { return step == kReconnect || step == kReturn; }
+
+bool StandsStill(Step step) { return step >= kCheck && !IsEnd(step); }
+
 bool IsIrrevocable(Step step) { return !IsEnd(step) && step >= kPark; }
 
 bool IsLateBySlot(Step step) { return step <= kSource || (step >= kReplace && step <= kRestore); }

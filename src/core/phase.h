@@ -52,6 +52,10 @@ Phase PhaseOf(Step step);  // of an end: the last phase it can follow
 bool IsEnd(Step step);
 // Each rank is inside something collective: a failure waits until all are out of it.
 bool EndsOnlyTogether(Step step);
+// Everybody has been continued, here or there.
+bool IsReopening(Step step);
+// Every rank stands in the call at which all stop: none can end well before all have reopened.
+bool StandsStill(Step step);
 // Teardown has been ordered: from here on a failure cannot simply be called off.
 bool IsIrrevocable(Step step);
 // The deadline strikes each late slot, not the step: it tries elsewhere or stays where it is.

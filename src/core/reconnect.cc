@@ -14,15 +14,13 @@ wire::Envelope Coordinator::ContinueMessage() const {
 void Coordinator::EnterReconnect() { SendAllSlots(ContinueMessage()); }
 
 void Coordinator::OnFenceOpened(std::uint32_t generation) {
-  const bool reopening =
-      migration_ && (migration_->step == Step::kReconnect || migration_->step == Step::kReturn);
-  if (!reopening || migration_->fence_opened) return;
+  if (!migration_ || !IsReopening(migration_->step) || migration_->fence_opened) return;
   migration_->fence_opened = true;
   Log("reconnect.commit", {{"migration", static_cast<std::int64_t>(migration_->id)},
                            {"generation", static_cast<std::int64_t>(generation)}});
   LetInputFlow();
-  ReleaseHolders();
   for (const Move& move : migration_->moves) {
+    ReleaseHolders(move);
     if (!move.moved || !proxies_.contains(move.source)) continue;
     wire::Envelope envelope;
     envelope.mutable_release();

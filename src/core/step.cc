@@ -8,6 +8,30 @@
 namespace xmpi::core {
 namespace {
 
+// What a step waits for: a report of every rank, or something of every move.
+struct Awaited {
+  Step step;
+  bool RankProgress::* of_ranks;
+  bool Move::* of_moves;
+  std::string_view missing;  // of whoever is late; {}: stop_call
+};
+
+constexpr Awaited kAwaited[] = {
+    {Step::kTarget, nullptr, &Move::target_ready, "has no candidate yet"},
+    {Step::kSource, nullptr, &Move::source_ready, "is not connected to its target"},
+    {Step::kNotice, &RankProgress::noticed, nullptr, "has not answered the notice"},
+    {Step::kArrive, &RankProgress::arrived, nullptr, "has not reached call {} of XMPI_Quiesce"},
+    {Step::kCheck, &RankProgress::checked, nullptr, "has not passed the barrier"},
+    {Step::kPark, &RankProgress::parked, nullptr, "has not closed its session"},
+    {Step::kReplace, nullptr, &Move::source_ready, "is not connected to its target"},
+    {Step::kDump, nullptr, &Move::dumped, "is not dumped"},
+    {Step::kTransfer, nullptr, &Move::held, "is not held by its target"},
+    {Step::kTransfer, nullptr, &Move::drained, "has output under way"},
+    {Step::kRestore, nullptr, &Move::restored, "is not restored"},
+    {Step::kReconnect, &RankProgress::running, nullptr, "does not run again"},
+    {Step::kReturn, &RankProgress::running, nullptr, "does not run again"},
+};
+
 std::chrono::milliseconds DeadlineOf(Step step, const Timeouts& timeouts) {
   switch (step) {
     case Step::kTarget:
@@ -113,32 +137,16 @@ void Coordinator::Advance() {
 }
 
 bool Coordinator::StepIsDone() const {
-  switch (migration_->step) {
-    case Step::kTarget:
-      return EveryMove(&Move::target_ready);
-    case Step::kSource:
-    case Step::kReplace:
-      return EveryMove(&Move::source_ready);
-    case Step::kNotice:
-      return EveryRank(&RankProgress::noticed);
-    case Step::kArrive:
-      return EveryRank(&RankProgress::arrived);
-    case Step::kCheck:
-      return EveryRank(&RankProgress::checked);
-    case Step::kPark:
-      return EveryRank(&RankProgress::parked);
-    case Step::kDump:
-      return EveryMove(&Move::dumped);
-    case Step::kTransfer:
-      return EveryMove(&Move::held) && EveryMove(&Move::drained);
-    case Step::kRestore:
-      return EveryMove(&Move::restored);
-    case Step::kReconnect:
-    case Step::kReturn:
-      return EveryRank(&RankProgress::running);
-    default:
-      return false;
-  }
+  return std::ranges::all_of(kAwaited, [this](const Awaited& each) {
+    if (each.step != migration_->step) return true;
+    return each.of_ranks != nullptr ? EveryRank(each.of_ranks) : EveryMove(each.of_moves);
+  });
+}
+
+bool Coordinator::IsLate(const Move& move) const {
+  return std::ranges::any_of(kAwaited, [&](const Awaited& each) {
+    return each.step == migration_->step && each.of_moves != nullptr && !(move.*each.of_moves);
+  });
 }
 
 Trigger Coordinator::WhatFollows() const {
@@ -152,7 +160,9 @@ Trigger Coordinator::WhatFollows() const {
 }
 
 void Coordinator::FinishMigration() {
-  if (migration_->step != Step::kBroken) ReleaseHolders();
+  if (migration_->step != Step::kBroken) {
+    for (const Move& move : migration_->moves) ReleaseHolders(move);
+  }
   LetInputFlow();
   Migration done = std::move(*migration_);
   migration_.reset();
@@ -179,56 +189,25 @@ void Coordinator::FinishMigration() {
 
 std::string Coordinator::WhoIsMissing() const {
   std::string who;
-  const auto add = [&](std::string name) { who += (who.empty() ? "" : ", ") + std::move(name); };
-  const auto add_ranks = [&](bool RankProgress::* flag, std::string_view what) {
-    for (RankId rank = 0; rank < ranks_.size(); ++rank) {
-      if (!(migration_->ranks[rank].*flag))
-        add(std::format("{} {} (calls passed: {})", PlaceOfRank(rank), what,
-                        migration_->ranks[rank].passed));
-    }
+  const auto add = [&](const std::string& name, const std::string& missing) {
+    const std::string what = std::vformat(missing, std::make_format_args(migration_->stop_call));
+    who += std::format("{}{} {}", who.empty() ? "" : ", ", name, what);
   };
-  const auto add_moves = [&](bool Move::* flag, std::string_view what) {
+  for (const Awaited& each : kAwaited) {
+    if (each.step != migration_->step) continue;
+    for (RankId rank = 0; each.of_ranks != nullptr && rank < ranks_.size(); ++rank) {
+      const RankProgress& progress = migration_->ranks[rank];
+      if (!(progress.*each.of_ranks))
+        add(PlaceOfRank(rank),
+            std::string(each.missing) + std::format(" (calls passed: {})", progress.passed));
+    }
     for (const Move& move : migration_->moves) {
-      if (!move.left && !(move.*flag))
-        add(std::format("slot {} ({} -> {}) {}", move.slot, move.from, move.to, what));
+      if (each.of_moves != nullptr && !move.left && !(move.*each.of_moves))
+        add(std::format("slot {} ({} -> {})", move.slot, move.from, move.to),
+            std::string(each.missing));
     }
-  };
-  switch (migration_->step) {
-    case Step::kTarget:
-      add_moves(&Move::target_ready, "has no candidate yet");
-      break;
-    case Step::kSource:
-    case Step::kReplace:
-      add_moves(&Move::source_ready, "is not connected to its target");
-      break;
-    case Step::kNotice:
-      add_ranks(&RankProgress::noticed, "has not answered the notice");
-      break;
-    case Step::kArrive:
-      add_ranks(&RankProgress::arrived,
-                std::format("has not reached call {} of XMPI_Quiesce", migration_->stop_call));
-      break;
-    case Step::kCheck:
-      add_ranks(&RankProgress::checked, "has not passed the barrier");
-      break;
-    case Step::kPark:
-      add_ranks(&RankProgress::parked, "has not closed its session");
-      break;
-    case Step::kDump:
-      add_moves(&Move::dumped, "is not dumped");
-      break;
-    case Step::kTransfer:
-      add_moves(&Move::held, "is not held by its target");
-      add_moves(&Move::drained, "has output under way");
-      break;
-    case Step::kRestore:
-      add_moves(&Move::restored, "is not restored");
-      break;
-    default:
-      add_ranks(&RankProgress::running, "does not run again");
-      break;
   }
-  return who.empty() ? "everybody is there" : who;
+  return who;
 }
 
 bool Coordinator::EveryRank(bool RankProgress::* flag) const {

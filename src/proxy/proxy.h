@@ -68,6 +68,7 @@ class Proxy {
   void Perform(core::OpenTarget& action);
   void Perform(core::ConnectSource& action);
   void Perform(core::DumpRanks& action);
+  void Perform(core::EndTransfer& action);
   void Perform(core::RestoreRanks& action);
   void Perform(core::ContinueRanks& action);
   void Perform(core::EndRanks& action);

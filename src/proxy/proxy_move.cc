@@ -108,6 +108,10 @@ void Proxy::OnImages(Result<std::uint64_t> bytes) {
   Deliver(core::ImagesArrived{.error = {}, .wire_bytes = *bytes, .images = std::move(*facts)});
 }
 
+void Proxy::Perform(core::EndTransfer&) {
+  if (receiver_) receiver_->ExpectNobody();
+}
+
 // They stay here, however often they are restored or sent on.
 Result<std::vector<HeldImage>> Proxy::HeldImages() const {
   if (!receiver_) return Fail("no images are held here");

@@ -354,7 +354,20 @@ Result<> ImageReceiver::ServeControl(Connection& connection) {
   if (control_ != &connection) return {};
   control_ = nullptr;
   control_lost_at_ = Clock::now();
+  if (expect_nobody_) GiveUpOnTheSource();
   return received;
+}
+
+void ImageReceiver::ExpectNobody() {
+  const std::lock_guard lock(mutex_);
+  expect_nobody_ = true;
+  if (control_ == nullptr) GiveUpOnTheSource();
+}
+
+// With the lock.
+void ImageReceiver::GiveUpOnTheSource() {
+  if (!settled_) settled_ = Fail(ErrorCode::kRefused, "the source is lost, and not all images are here");
+  no_more_.Stop();
 }
 
 void ImageReceiver::Settle(Result<> result) {

@@ -147,6 +147,8 @@ class ImageReceiver {
 
   std::uint16_t port() const { return listener_.port; }
   std::uint64_t wire_bytes() const { return assembler_.sent_bytes(); }
+  // The source is lost: `done` runs as soon as the connection there is ends, if not before.
+  void ExpectNobody();
   // Only after `done` without an error. What it gives shares the bytes that are held here.
   Result<HeldImage> Image(RankId rank) const;
   const std::string& NoteOf(RankId rank) const { return assembler_.ManifestOf(rank).note; }
@@ -167,6 +169,7 @@ class ImageReceiver {
   void Serve(Connection& connection);
   Result<> ServeControl(Connection& connection);
   void Settle(Result<> result);
+  void GiveUpOnTheSource();
 
   os::TlsContext tls_;
   os::Listener listener_;
@@ -180,6 +183,7 @@ class ImageReceiver {
   std::mutex mutex_;               // of what follows
   Connection* control_ = nullptr;  // the newest
   std::optional<Clock::time_point> control_lost_at_;
+  bool expect_nobody_ = false;
   std::optional<Result<>> settled_;
   std::list<Connection> connections_;
   std::atomic<bool> stopped_ = false;

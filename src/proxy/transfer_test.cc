@@ -309,6 +309,20 @@ TEST_F(TransferTest, ASourceThatFallsSilentIsGivenUp) {
   EXPECT_FALSE(*received_);
 }
 
+TEST_F(TransferTest, ASourceThatIsKnownToBeLostIsNotWaitedFor) {
+  timeouts_.image_progress = std::chrono::minutes(10);
+  StartReceiver();
+  StartSender(receiver_->port(), secret_, id_);
+  RunUntil([&] { return connected_.has_value(); });
+  sender_->Add(MakeImage(0));
+  sender_.reset();
+  receiver_->ExpectNobody();
+  RunUntil([&] { return received_.has_value(); });
+  ASSERT_FALSE(*received_);
+  EXPECT_TRUE(received_->error().message.contains("the source is lost"))
+      << received_->error().message;
+}
+
 TEST_F(TransferTest, WhatIsHeldCanBeSentOn) {
   StartReceiver();
   StartSender(receiver_->port(), secret_, id_);
