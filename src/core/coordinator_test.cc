@@ -280,6 +280,8 @@ class World {
       envelope.mutable_header()->set_attempt(ParseNumbers(command.Value("attempt"), ',')[0]);
     if (body == "proxy_hello") {
       envelope.mutable_proxy_hello()->set_hostname("host");
+      if (command.values.contains("lacks"))
+        envelope.mutable_proxy_hello()->add_lost(command.Value("lacks"));
     } else if (body == "launched") {
       envelope.mutable_launched()->set_error(error);
       if (error.empty()) AddPlaces(from.slot, 100, *envelope.mutable_launched()->mutable_places());
@@ -302,6 +304,7 @@ class World {
     } else if (body == "rank_aborted") {
       envelope.mutable_rank_aborted()->set_rank(rank);
       envelope.mutable_rank_aborted()->set_code(std::stoi(command.Value("code", "1")));
+      envelope.mutable_rank_aborted()->set_message(command.Value("text"));
     } else if (body == "publish" || body == "lookup" || body == "unpublish") {
       wire::NameRequest& request = *envelope.mutable_name_request();
       request.set_rank(rank);
@@ -325,7 +328,8 @@ class World {
           ParseNumbers(command.Value("candidate", "1"), ',')[0]);
     } else if (body == "noticed") {
       const std::uint64_t passed = std::stoull(command.Value("passed", "0"));
-      const std::size_t ranks = coordinator_->plan().slots[from.slot].ranks.size();
+      std::size_t ranks = coordinator_->plan().slots[from.slot].ranks.size();
+      if (command.values.contains("count")) ranks = std::stoul(command.Value("count"));
       for (std::size_t i = 0; i < ranks; ++i) envelope.mutable_noticed()->add_passed(passed + i);
     } else if (body == "arrived") {
       envelope.mutable_arrived()->set_rank(rank);
@@ -339,6 +343,11 @@ class World {
       envelope.mutable_fence_in()->set_generation(
           ParseNumbers(command.Value("generation"), ',')[0]);
       envelope.mutable_fence_in()->set_number(ParseNumbers(command.Value("number"), ',')[0]);
+      if (command.values.contains("put")) {
+        wire::KeyValue& put = *envelope.mutable_fence_in()->add_puts();
+        put.set_key(command.Value("put"));
+        put.set_value("here");
+      }
     } else if (body == "running") {
       envelope.mutable_running()->set_rank(rank);
     } else if (body == "dumped") {
