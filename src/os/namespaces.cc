@@ -5,18 +5,25 @@
 #include <linux/magic.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <format>
 #include <fstream>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "os/slot_protocol.h"
 
 namespace xmpi::os {
 namespace {
@@ -84,6 +91,71 @@ Result<> MountOwnSharedMemory() {
   return {};
 }
 
+// On failure errno says why.
+Result<Fd> MakeTmpfs(std::uint64_t limit_bytes) {
+  const Fd context(fsopen("tmpfs", FSOPEN_CLOEXEC));
+  if (!context) return std::unexpected(ErrnoError("fsopen tmpfs"));
+  const std::string size = limit_bytes != 0 ? std::to_string(limit_bytes) : "90%";
+  if (fsconfig(context.get(), FSCONFIG_SET_STRING, "size", size.c_str(), 0) != 0 ||
+      fsconfig(context.get(), FSCONFIG_SET_STRING, "mode", "0700", 0) != 0 ||
+      fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
+    return std::unexpected(ErrnoError("make a tmpfs"));
+  }
+  const Fd mount_fd(fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
+  if (!mount_fd) return std::unexpected(ErrnoError("fsmount tmpfs"));
+  // The mount's own descriptor is O_PATH, which cannot be read or synced; this one can.
+  Fd directory(openat(mount_fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!directory) return std::unexpected(ErrnoError("open the tmpfs"));
+  return directory;
+}
+
+bool WriteFile(const char* path, std::string_view text) {
+  const Fd file(open(path, O_WRONLY | O_CLOEXEC));
+  return file && write(file.get(), text.data(), text.size()) == std::ssize(text);
+}
+
+// Into a user namespace in which we are who we are, with a mount namespace to make mounts in.
+Result<> EnterUserNamespace() {
+  const std::string user = std::format("{0} {0} 1", geteuid());
+  const std::string group = std::format("{0} {0} 1", getegid());
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 || !WriteFile("/proc/self/uid_map", user) ||
+      !WriteFile("/proc/self/setgroups", "deny") || !WriteFile("/proc/self/gid_map", group)) {
+    return std::unexpected(ErrnoError("make a user namespace"));
+  }
+  return {};
+}
+
+// Only a process with one thread may enter a user namespace, and it must not stay there. The mount
+// that it hands over lives on, and its files are ours.
+Result<Fd> MakeTmpfsInUserNamespace(std::uint64_t limit_bytes) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return std::unexpected(ErrnoError("socketpair"));
+  }
+  const Fd ours(ends[0]);
+  Fd theirs(ends[1]);
+  const pid_t maker = fork();
+  if (maker < 0) return std::unexpected(ErrnoError("fork"));
+  if (maker == 0) {
+    const Result<> entered = EnterUserNamespace();
+    const Result<Fd> made = entered ? MakeTmpfs(limit_bytes) : std::unexpected(entered.error());
+    std::vector<int> fds;
+    if (made) fds.push_back(made->get());
+    (void)SendMessage(theirs.get(), made ? "made" : made.error().message, fds, 0);
+    _exit(0);
+  }
+  theirs.Close();
+  Result<Message> answer = ReceiveMessage(ours.get(), 0);
+  waitpid(maker, nullptr, 0);
+  if (!answer) return std::unexpected(answer.error());
+  if (!answer->fds.empty()) return std::move(answer->fds[0]);
+  return Fail(std::format(
+      "a plain user needs a user namespace for a directory in memory ({}); allow it as root "
+      "(`sysctl user.max_user_namespaces=10000`, on Ubuntu also "
+      "`sysctl kernel.apparmor_restrict_unprivileged_userns=0`), or start the job as root",
+      answer->closed ? "its maker ended" : answer->bytes));
+}
+
 }  // namespace
 
 Result<> SetUpSlotMounts() {
@@ -117,20 +189,9 @@ Result<> LeaveChildTimeNamespace(const Fd& own) {
 }
 
 Result<Fd> MakeMemoryDirectory(std::uint64_t limit_bytes) {
-  const Fd context(fsopen("tmpfs", FSOPEN_CLOEXEC));
-  if (!context) return std::unexpected(ErrnoError("fsopen tmpfs"));
-  const std::string size = limit_bytes != 0 ? std::to_string(limit_bytes) : "90%";
-  if (fsconfig(context.get(), FSCONFIG_SET_STRING, "size", size.c_str(), 0) != 0 ||
-      fsconfig(context.get(), FSCONFIG_SET_STRING, "mode", "0700", 0) != 0 ||
-      fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
-    return std::unexpected(ErrnoError("make a tmpfs"));
-  }
-  const Fd mount_fd(fsmount(context.get(), FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV));
-  if (!mount_fd) return std::unexpected(ErrnoError("fsmount tmpfs"));
-  // The mount's own descriptor is O_PATH, which cannot be read or synced; this one can.
-  Fd directory(openat(mount_fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory) return std::unexpected(ErrnoError("open the tmpfs"));
-  return directory;
+  Result<Fd> made = MakeTmpfs(limit_bytes);
+  if (made || errno != EPERM) return made;
+  return MakeTmpfsInUserNamespace(limit_bytes);
 }
 
 Result<pid_t> HostPid(int pidfd) {

@@ -24,7 +24,8 @@ Result<Fd> EnterChildTimeNamespace();
 Result<> LeaveChildTimeNamespace(const Fd& own);
 
 // A memory-backed directory that no path leads to: it is gone with its last descriptor, so nothing
-// is left after a crash. `limit_bytes` bounds what it takes.
+// is left after a crash. `limit_bytes` bounds what it takes. A plain user gets it from a user
+// namespace that lasts only for the making.
 Result<Fd> MakeMemoryDirectory(std::uint64_t limit_bytes);
 
 // The PID of a pidfd's process in our own PID namespace.

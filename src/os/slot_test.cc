@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -359,9 +360,8 @@ TEST(PidsFreeAfter, SkipsTheUsedOnes) {
   EXPECT_EQ(PidsFreeAfter(used, 32000, 32768), 0);
 }
 
-TEST(MemoryDirectory, HoldsFilesAndIsNowhere) {
-  Result<Fd> directory = MakeMemoryDirectory(1 << 20);
-  if (!directory) GTEST_SKIP() << directory.error().message;
+void ExpectBoundedDirectory(const Result<Fd>& directory) {
+  ASSERT_TRUE(directory) << directory.error().message;
   Fd file(openat(directory->get(), "a", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_TRUE(static_cast<bool>(file));
   EXPECT_EQ(write(file.get(), "x", 1), 1);
@@ -370,6 +370,31 @@ TEST(MemoryDirectory, HoldsFilesAndIsNowhere) {
   std::ifstream mounts("/proc/self/mountinfo");
   const std::string text((std::istreambuf_iterator<char>(mounts)), {});
   EXPECT_THAT(text, testing::Not(HasSubstr("size=1024k")));
+}
+
+TEST(MemoryDirectory, HoldsFilesAndIsNowhere) {
+  ExpectBoundedDirectory(MakeMemoryDirectory(1 << 20));
+}
+
+// Another process reaches the files through the descriptor, as criu does.
+TEST(MemoryDirectory, IsAPlainUsersToo) {
+  const pid_t user = fork();
+  if (user == 0) {
+    if (setresgid(1500, 1500, 1500) != 0 || setresuid(1500, 1500, 1500) != 0) _exit(2);
+    prctl(PR_SET_DUMPABLE, 1);  // as a login's processes are
+    const Result<Fd> directory = MakeMemoryDirectory(1 << 20);
+    ExpectBoundedDirectory(directory);
+    if (!directory) _exit(1);
+    const std::string path = std::format("/proc/{}/fd/{}/a", getpid(), directory->get());
+    const int reader = fork();
+    if (reader == 0) _exit(open(path.c_str(), O_RDWR) < 0);
+    int status = 1;
+    waitpid(reader, &status, 0);
+    _exit(status != 0 || testing::Test::HasFailure());
+  }
+  int status = 1;
+  waitpid(user, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace
