@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -236,7 +237,8 @@ class Coordinator {
   std::optional<Migration> migration_;
   std::deque<EvacuateOrder> waiting_;
   MigrationId last_migration_ = 0;
-  Generation generation_ = 0;  // the newest of which a fence has opened
+  Generation generation_ = 0;        // the newest of which a fence has opened
+  std::set<std::string> told_lost_;  // what the user has been told that nodes lack
   std::uint64_t stale_messages_ = 0;
   int exit_code_ = 0;
   std::int64_t now_us_ = 0;

@@ -51,8 +51,11 @@ void Coordinator::OnHello(const ProxyId& from, const wire::ProxyHello& hello) {
                       {"node", proxy.node},
                       {"hostname", hello.hostname()},
                       {"attempt", static_cast<std::int64_t>(from.attempt)}});
-  for (const std::string& lost : hello.lost())
+  for (const std::string& lost : hello.lost()) {
     Log("node.lacks", {{"node", proxy.node}, {"what", lost}});
+    if (told_lost_.insert(lost).second)  // once for all nodes
+      actions_.push_back(Tell{std::format("{}: {}", proxy.node, lost)});
+  }
   if (proxy.role == ProxyRole::kSeat && stage_ == JobStage::kStarting) {
     wire::Envelope envelope;
     *envelope.mutable_launch() = LaunchOf(from.slot);

@@ -77,8 +77,11 @@ void LeaveProxy(const Fd& socket, int kept) {
   (void)SendMessage(socket.get(), EncodeEvent(forked), {pidfd}, 0);
   if (namespaces) _exit(0);
   LeaveProxy(socket, kept);
-  RunSlotInit(std::move(socket), false,
-              {std::format("no PID and mount namespaces ({}): ranks cannot move", reason)});
+  RunSlotInit(
+      std::move(socket), false,
+      {std::format("no PID and mount namespaces ({}): a rank can move only to where its process "
+                   "ids are free",
+                   reason)});
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ class SlotInit {
     if (auto own = EnterChildTimeNamespace(); own && LeaveChildTimeNamespace(*own)) {
       time_namespaces_ = true;
     } else {
-      lost.push_back("no time namespaces: a moved rank may see CLOCK_MONOTONIC and MPI_Wtime jump");
+      lost.push_back(
+          "no time namespaces: CLOCK_MONOTONIC and MPI_Wtime may jump for a rank that moves");
     }
     std::string text;
     for (const std::string& line : lost) text += line + "\n";
