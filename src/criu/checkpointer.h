@@ -91,7 +91,8 @@ struct RestoreDone {
 };
 
 struct Preflight {
-  std::string version;  // "4.1.1"
+  std::string version;        // "4.1.1"
+  bool unprivileged = false;  // it has only the capabilities of criu's own file, see Slot::lost
   // Empty: restored ranks run before they have their memory. Else why they cannot.
   std::string why_eager;
   bool lazy_pages() const { return why_eager.empty(); }

@@ -26,6 +26,7 @@
 #include "criu/process_tree.h"
 #include "criu/swrk.h"
 #include "criu/ties.h"
+#include "criu/unprivileged.h"
 #include "image/process_memory.h"
 #include "image/source.h"
 #include "os/namespaces.h"
@@ -129,6 +130,9 @@ struct CriuCheckpointer::Shared : std::enable_shared_from_this<Shared> {
     });
   }
 
+  // A slot has namespaces where xmpi-proxy has privilege, and then criu has it, too.
+  CriuMode mode() const { return {options.log_level, !slot->has_namespaces()}; }
+
   void RunWork(Work work, Result<Swrk> swrk) {
     const std::uint64_t id = next_id++;
     if (swrk) handles[id] = Fd(fcntl(swrk->pidfd.get(), F_DUPFD_CLOEXEC, 3));
@@ -177,19 +181,20 @@ namespace {
 // ---- Check
 
 // Why ranks cannot run before they have their memory; empty: they can.
-std::string WhyEager(bool wanted, bool criu_can) {
+std::string WhyEager(bool wanted, bool unprivileged, bool criu_can) {
   if (!wanted) return "it is switched off";
+  if (unprivileged) return "it takes privilege";
   if (!criu_can) return "CRIU does not find lazy pages in this kernel";
   const Result<> available = PageFill::Available();
   return available ? "" : available.error().message;
 }
 
-Result<Preflight> RunCheck(bool lazy, Result<Swrk> swrk) {
+Result<Preflight> RunCheck(bool lazy, Result<Swrk> swrk, bool unprivileged) {
   if (!swrk) return std::unexpected(swrk.error());
   const auto deadline = Clock::now() + limits::kCriuCheck;
   XMPI_ASSIGN_OR_RETURN(rpc::criu_resp version, Exchange(*swrk, VersionMessage(), deadline));
-  XMPI_ASSIGN_OR_RETURN(rpc::criu_resp features, Exchange(*swrk, FeatureMessage(), deadline));
   Preflight preflight;
+  preflight.unprivileged = unprivileged;
   const auto& number = version.version();
   preflight.version =
       std::format("{}.{}.{}", number.major_number(), number.minor_number(), number.sublevel());
@@ -197,13 +202,19 @@ Result<Preflight> RunCheck(bool lazy, Result<Swrk> swrk) {
     return Fail(ErrorCode::kRefused,
                 std::format("CRIU {} is too old; 4.0 or later is needed", preflight.version));
   }
+  if (unprivileged) {  // who may not ask for features
+    XMPI_RETURN_IF_ERROR(CheckUnprivileged(*swrk, deadline));
+    preflight.why_eager = WhyEager(lazy, true, false);
+    return preflight;
+  }
+  XMPI_ASSIGN_OR_RETURN(rpc::criu_resp features, Exchange(*swrk, FeatureMessage(), deadline));
   if (!features.success()) {
     return Fail(ErrorCode::kRefused,
                 std::format("CRIU {} does not find what it needs in this kernel; `criu check` as "
                             "root says what",
                             preflight.version));
   }
-  preflight.why_eager = WhyEager(lazy, features.features().lazy_pages());
+  preflight.why_eager = WhyEager(lazy, false, features.features().lazy_pages());
   return preflight;
 }
 
@@ -214,7 +225,7 @@ struct DumpWork {
   std::shared_ptr<CarriedFiles> files;
   std::shared_ptr<PageSink> sink;
   int proc_fd = -1;
-  int log_level = 2;
+  CriuMode mode;
   std::uint64_t ghost_limit_bytes = 0;
 
   Result<image::RankImage> Run(Swrk swrk, DumpDone* done) const {
@@ -222,7 +233,7 @@ struct DumpWork {
     if (tree.empty()) return Fail("it is gone");
     const std::vector<OpenFd> fds = ReadFds(proc_fd, tree);
     std::vector<image::ManifestTie> ties = FindTies(fds, request.ties);
-    const rpc::criu_req message = DumpMessage(request.pid, ties, log_level, ghost_limit_bytes);
+    const rpc::criu_req message = DumpMessage(request.pid, ties, mode, ghost_limit_bytes);
     sink->Begin(swrk.directory.get());
     const Result<rpc::criu_resp> answer = Exchange(swrk, message, Clock::now() + request.timeout);
     Result<std::vector<image::TaskMemory>> memory = sink->Finish();
@@ -340,10 +351,10 @@ Result<Inherited> PairTies(const RestoreRequest& request, std::vector<os::SpawnF
   return inherited;
 }
 
-Result<pid_t> RunRestore(const Swrk& swrk, const Inherited& inherited, int log_level,
+Result<pid_t> RunRestore(const Swrk& swrk, const Inherited& inherited, const CriuMode& mode,
                          std::chrono::milliseconds timeout, bool lazy, std::string* log_tail) {
   const Result<rpc::criu_resp> answer =
-      Exchange(swrk, RestoreMessage(inherited, lazy, log_level), Clock::now() + timeout);
+      Exchange(swrk, RestoreMessage(inherited, lazy, mode), Clock::now() + timeout);
   const std::string log = ReadFileAt(swrk.directory.get(), kRestoreLog);
   *log_tail = LogTail(log, kLogTailBytes);
   if (!answer || !answer->success()) return Fail(Cause(answer, log));
@@ -365,7 +376,7 @@ bool CriuCheckpointer::Shared::WantsLazy(const RestoreRequest& request,
     *failed = Error{ErrorCode::kFailed, "its memory was not given along"};
     return false;
   }
-  if (!why_eager) why_eager = WhyEager(options.lazy, true);
+  if (!why_eager) why_eager = WhyEager(options.lazy, mode().unprivileged, true);
   if (!why_eager->empty()) {
     log::Info("restore.eager", {{"rank", request.image.manifest.rank}, {"why", *why_eager}});
     return false;
@@ -422,9 +433,18 @@ void CriuCheckpointer::Cancel() { shared_->Cancel(); }
 
 void CriuCheckpointer::Check(std::function<void(Result<Preflight>)> done) {
   Shared::Job job;
-  job.work = [weak = std::weak_ptr(shared_), lazy = shared_->options.lazy,
+  const bool unprivileged = shared_->mode().unprivileged;
+  std::optional<Error> failed;
+  if (unprivileged) {  // such as a dump will want, too
+    Result<Fd> directory = os::MakeMemoryDirectory(0);
+    if (!directory) failed = directory.error();
+    if (directory) job.directory = std::move(*directory);
+  }
+  job.work = [=, weak = std::weak_ptr(shared_), lazy = shared_->options.lazy,
               done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
-    auto result = std::make_shared<Result<Preflight>>(RunCheck(lazy, std::move(swrk)));
+    if (failed) swrk = std::unexpected(*failed);
+    auto result =
+        std::make_shared<Result<Preflight>>(RunCheck(lazy, std::move(swrk), unprivileged));
     return [weak, done, result] {
       const auto shared = weak.lock();
       if (shared && *result) shared->why_eager = (*result)->why_eager;
@@ -447,9 +467,9 @@ void CriuCheckpointer::Dump(DumpRequest request, std::function<void(DumpDone)> d
     job.directory = std::move(*directory);
     job.inherited = {{.target = kSwrkPagesFd, .fd = (*sink)->criu_end()}};
   }
-  const DumpWork work{std::move(request),         shared_->files,
-                      sink.value_or(nullptr),     shared_->slot->proc_fd(),
-                      shared_->options.log_level, shared_->options.ghost_limit_bytes};
+  const DumpWork work{std::move(request),       shared_->files,
+                      sink.value_or(nullptr),   shared_->slot->proc_fd(),
+                      shared_->mode(),          shared_->options.ghost_limit_bytes};
   job.work = [work, failed, done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
     if (failed) swrk = std::unexpected(*failed);
     auto result = std::make_shared<DumpDone>(work(std::move(swrk)));
@@ -472,7 +492,7 @@ void CriuCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
   used.insert(used.end(), own.begin(), own.end());
   job.after_pid = os::PidsFreeAfter(used, kPidsForCriu, PidMax());
 
-  const int log_level = shared_->options.log_level;
+  const CriuMode mode = shared_->mode();
   const auto timeout = request.timeout;
   auto result = std::make_shared<RestoreDone>(RestoreDone{
       .rank = request.image.manifest.rank, .pid = 0, .image = std::move(request.image), .log = {}});
@@ -487,7 +507,7 @@ void CriuCheckpointer::Restore(RestoreRequest request, std::function<void(Restor
       eager = EagerPages::Put(swrk->directory, result->image.manifest.memory, *pages);
       if (!eager) swrk = std::unexpected(eager.error());
     }
-    result->pid = swrk ? RunRestore(*swrk, inherited, log_level, timeout, lazy, &result->log)
+    result->pid = swrk ? RunRestore(*swrk, inherited, mode, timeout, lazy, &result->log)
                        : Result<pid_t>(std::unexpected(swrk.error()));
     result->took = duration_cast<microseconds>(Clock::now() - begin);
     if (!result->pid) {

@@ -7,12 +7,13 @@
 namespace xmpi::criu {
 namespace {
 
-void SetCommon(rpc::criu_opts* opts, int log_level) {
+void SetCommon(rpc::criu_opts* opts, const CriuMode& mode) {
   // images_dir_fd would be looked up under the PID of the socket's maker, which is not in the
   // slot's PID namespace; the path is looked up by criu itself.
   opts->set_images_dir_fd(-1);
   opts->set_images_dir(std::format("/proc/self/fd/{}", kSwrkImagesFd));
-  opts->set_log_level(log_level);
+  opts->set_log_level(mode.log_level);
+  opts->set_unprivileged(mode.unprivileged);
   opts->set_manage_cgroups_mode(rpc::IGNORE);  // the target node's cgroups are its own affair
   opts->set_network_lock(rpc::SKIP);           // a parked rank has no connection to lock
   opts->set_file_locks(true);                  // each lock travels with the rank that holds it
@@ -20,12 +21,12 @@ void SetCommon(rpc::criu_opts* opts, int log_level) {
 
 }  // namespace
 
-rpc::criu_req DumpMessage(pid_t pid, std::span<const image::ManifestTie> ties, int log_level,
+rpc::criu_req DumpMessage(pid_t pid, std::span<const image::ManifestTie> ties, const CriuMode& mode,
                           std::uint64_t ghost_limit_bytes) {
   rpc::criu_req request;
   request.set_type(rpc::DUMP);
   rpc::criu_opts* opts = request.mutable_opts();
-  SetCommon(opts, log_level);
+  SetCommon(opts, mode);
   opts->set_pid(pid);
   opts->set_log_file(kDumpLog);
   opts->set_leave_stopped(true);  // a rank exists in at least one place until the copies run
@@ -40,11 +41,11 @@ rpc::criu_req DumpMessage(pid_t pid, std::span<const image::ManifestTie> ties, i
 }
 
 rpc::criu_req RestoreMessage(std::span<const std::pair<image::ManifestTie, int>> inherited,
-                             bool lazy_pages, int log_level) {
+                             bool lazy_pages, const CriuMode& mode) {
   rpc::criu_req request;
   request.set_type(rpc::RESTORE);
   rpc::criu_opts* opts = request.mutable_opts();
-  SetCommon(opts, log_level);
+  SetCommon(opts, mode);
   opts->set_log_file(kRestoreLog);
   opts->set_lazy_pages(lazy_pages);  // see PageFill
   opts->set_rst_sibling(true);       // a child of criu's parent: the slot's init reaps it
@@ -70,6 +71,13 @@ rpc::criu_req FeatureMessage() {
   request.set_keep_open(true);
   request.mutable_features()->set_lazy_pages(true);
   request.mutable_features()->set_pidfd_store(true);
+  return request;
+}
+
+rpc::criu_req UnprivilegedCheckMessage() {
+  rpc::criu_req request;
+  request.set_type(rpc::CHECK);
+  SetCommon(request.mutable_opts(), {.log_level = 1, .unprivileged = true});
   return request;
 }
 
