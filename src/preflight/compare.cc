@@ -10,6 +10,7 @@
 
 #include "preflight/cpu.h"
 #include "preflight/held.h"
+#include "preflight/pids.h"
 
 namespace xmpi::preflight {
 namespace {
@@ -197,6 +198,47 @@ void CompareMemory(const wire::SourceFacts& source, const wire::NodeFacts& targe
   }
 }
 
+// ---- CRIU and privilege
+
+void CheckCriu(const wire::NodeFacts& node, Findings* findings) {
+  if (node.criu_error().empty()) return;
+  Add(findings, Finding::REFUSE, node.node(),
+      std::format("CRIU is of no use on {}: {}", node.node(), node.criu_error()),
+      "it takes the ranks' images and restores them",
+      node.namespaces()
+          ? std::string("install the package criu, version 4.0 or later, and look at what `criu "
+                        "check` says")
+          : std::format("do as root on {} what it says; CRIU must be 4.0 or later", node.node()));
+}
+
+// What a target without namespaces cannot give: another user, another clock, PIDs that are taken.
+void ComparePrivilege(const wire::SourceFacts& source, const wire::NodeFacts& target,
+                      Findings* findings) {
+  if (target.namespaces()) return;
+  const wire::NodeFacts& here = source.node();
+  if (here.namespaces()) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("the ranks have namespaces on {}, and {} gives them none", here.node(),
+                    target.node()),
+        "their process ids and clocks cannot be restored without",
+        "choose a target where xmpi-proxy has the privilege");
+    return;
+  }
+  if (here.user() != target.user()) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("the user is {} on {}, and {} on {}", here.user(), here.node(), target.user(),
+                    target.node()),
+        "without privilege a rank can only be restored as the user that it was",
+        "give the user the same number on all nodes");
+  }
+  for (const wire::PidInUse& use : target.pids_in_use()) {
+    Add(findings, Finding::REFUSE, target.node(),
+        std::format("on {} {}", target.node(), Describe(use)),
+        "a rank has that number, and without a PID namespace it keeps it where it moves",
+        "end that process, choose another target, or start the job as root");
+  }
+}
+
 std::string BaselineOf(const wire::SourceFacts& source) {
   std::string weakest = source.ranks().empty() ? "" : "x86-64-v2";
   for (const wire::RankFacts& rank : source.ranks()) {
@@ -218,17 +260,12 @@ std::vector<std::string> PathsToAsk(const wire::SourceFacts& source) {
 
 Findings CheckNode(const wire::NodeFacts& node) {
   Findings findings;
-  if (!node.criu_error().empty()) {
-    Add(&findings, Finding::REFUSE, node.node(),
-        std::format("CRIU is of no use on {}: {}", node.node(), node.criu_error()),
-        "it takes the ranks' images and restores them",
-        "install the package criu, version 4.0 or later, and look at what `criu check` says");
-  }
+  CheckCriu(node, &findings);
   if (!node.namespaces()) {
-    Add(&findings, Finding::REFUSE, node.node(),
+    Add(&findings, Finding::WARN, node.node(),
         std::format("{} gives a job no namespaces: {}", node.node(), Joined(node.lost(), "; ")),
-        "restored ranks need their own PIDs and clocks",
-        "run as root or give xmpi-proxy the privilege");
+        "a rank keeps its process ids when it moves, and its clock is then the other node's",
+        "start jobs as root where that matters");
   }
   return findings;
 }
@@ -245,8 +282,10 @@ Findings CompareNodes(const wire::NodeFacts& source, const wire::NodeFacts& targ
 
 Findings Compare(const wire::SourceFacts& source, const wire::NodeFacts& target,
                  const Answers& answers) {
-  Findings findings = CheckNode(source.node());
-  findings.MergeFrom(CheckNode(target));
+  Findings findings;
+  CheckCriu(source.node(), &findings);
+  CheckCriu(target, &findings);
+  ComparePrivilege(source, target, &findings);
   CompareKernels(source.node(), target, &findings);
   CompareCpus(source.node(), target, BaselineOf(source), &findings);
   CompareClocks(source.node(), target, &findings);

@@ -61,6 +61,17 @@ struct World {
   wire::RankFacts& rank() { return *source.mutable_ranks(0); }
   wire::Findings Run() const { return Compare(source, target, answers); }
 
+  void WithoutNamespaces() {
+    source.mutable_node()->set_namespaces(false);
+    target.set_namespaces(false);
+    target.add_lost("no PID and mount namespaces");
+  }
+  void UsePid(std::uint32_t number, std::uint32_t pid, const std::string& process) {
+    wire::PidInUse& use = *target.add_pids_in_use();
+    use.set_number(number);
+    use.set_pid(pid);
+    use.set_process(process);
+  }
   Held& Hold(Held::Kind kind, const std::string& name) {
     Held& held = *rank().add_holds();
     held.set_kind(kind);
@@ -75,6 +86,26 @@ struct World {
 void KeepOnly(wire::CpuFacts* cpu, std::initializer_list<const char*> flags) {
   cpu->clear_flags();
   for (const char* flag : flags) cpu->add_flags(flag);
+}
+
+TEST(CheckNode, TellsAPlainUserWhatRootMustDo) {
+  World world;
+  world.WithoutNamespaces();
+  world.target.set_criu_error("it lacks privilege; run `setcap x criu` as root there");
+  const wire::Findings findings = CheckNode(world.target);
+  ASSERT_EQ(findings.findings_size(), 2);
+  EXPECT_TRUE(Refuses(findings));
+  EXPECT_THAT(Sentence(findings.findings(0)), HasSubstr("run `setcap x criu` as root there"));
+  EXPECT_THAT(Sentence(findings.findings(0)), HasSubstr("do as root on there what it says"));
+}
+
+TEST(CheckNode, WhatNamespacesWouldGiveIsToldAndNotRefused) {
+  World world;
+  world.WithoutNamespaces();
+  const wire::Findings findings = CheckNode(world.target);
+  ASSERT_EQ(findings.findings_size(), 1);
+  EXPECT_FALSE(Refuses(findings));
+  EXPECT_THAT(Sentence(findings.findings(0)), HasSubstr("no PID and mount namespaces"));
 }
 
 TEST(Compare, AlikeIsFine) { EXPECT_EQ(World().Run().findings_size(), 0); }
@@ -138,12 +169,36 @@ const Row kRows[] = {
     {"smaller_xsave", [](World& w) { w.target.mutable_cpu()->set_xsave_bytes(832); }, "832"},
     {"clock_off", [](World& w) { w.target.set_time_us(1'060'000'000); }, nullptr},
     {"no_criu", [](World& w) { w.target.set_criu_error("no such file"); }, "no such file"},
-    {"no_namespaces",
+    {"namespaces_on_the_source_only", [](World& w) { w.target.set_namespaces(false); },
+     "the ranks have namespaces on here, and there gives them none"},
+    {"namespaces_on_the_target_only",
+     [](World& w) { w.source.mutable_node()->set_namespaces(false); }, nullptr},
+    {"no_namespaces", [](World& w) { w.WithoutNamespaces(); }, nullptr},
+    {"other_user",
      [](World& w) {
-       w.target.set_namespaces(false);
-       w.target.add_lost("not root");
+       w.WithoutNamespaces();
+       w.target.set_user(1001);
      },
-     "not root"},
+     "the user is 0 on here, and 1001 on there"},
+    {"pid_in_use",
+     [](World& w) {
+       w.WithoutNamespaces();
+       w.UsePid(4711, 4711, "sshd");
+     },
+     "on there PID 4711 is that of sshd: a rank has that number"},
+    {"thread_in_use",
+     [](World& w) {
+       w.WithoutNamespaces();
+       w.UsePid(4711, 4700, "java");
+     },
+     "PID 4711 is a thread, group or session of java (PID 4700)"},
+    {"hidden_pid_in_use",
+     [](World& w) {
+       w.WithoutNamespaces();
+       w.UsePid(4711, 0, "");
+     },
+     "PID 4711 is that of a process of another user"},
+    {"pid_in_use_but_namespaces", [](World& w) { w.UsePid(4711, 4711, "sshd"); }, nullptr},
     {"other_build", [](World& w) { w.answers["/lib/libc.so.6"].set_build_id("xyz"); },
      "/lib/libc.so.6 is another build on there"},
     {"library_missing", [](World& w) { w.answers["/lib/libc.so.6"].Clear(); },

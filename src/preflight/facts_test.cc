@@ -21,18 +21,23 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <format>
 #include <fstream>
+#include <semaphore>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/fd.h"
 #include "preflight/files.h"
 #include "preflight/node_facts.h"
+#include "preflight/pids.h"
 #include "preflight/rank_facts.h"
 
 namespace xmpi::preflight {
@@ -224,6 +229,44 @@ TEST(RankFacts, APairOfItsOwnAndATieAreNothing) {
   EXPECT_EQ(Find(LookAtHoldings(tied), Held::UNIX_SOCKET), nullptr);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
+}
+
+TEST(PidsInUse, AreThoseOfProcessesThreadsGroupsAndZombies) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const Fd read_end(ends[0]), write_end(ends[1]);
+  // The leader of a group is reaped, its child keeps the group alive.
+  const pid_t leader = fork();
+  if (leader == 0) {
+    setsid();
+    const pid_t member = fork();
+    if (member == 0) {
+      pause();
+      _exit(0);
+    }
+    _exit(write(write_end.get(), &member, sizeof member) != sizeof member);
+  }
+  pid_t member = 0;
+  ASSERT_EQ(read(read_end.get(), &member, sizeof member), static_cast<ssize_t>(sizeof member));
+  ASSERT_EQ(waitpid(leader, nullptr, 0), leader);
+  pid_t tid = 0;
+  std::binary_semaphore has_tid(0), seen(0);
+  std::jthread thread([&] {
+    tid = gettid();
+    has_tid.release();
+    seen.acquire();
+  });
+  has_tid.acquire();
+  const auto number = [](pid_t pid) { return static_cast<std::uint32_t>(pid); };
+  const std::array wanted = {number(getpid()), number(tid), number(leader), number(1 << 22)};
+  const std::vector<wire::PidInUse> uses = PidsInUse(wanted);
+  seen.release();
+  kill(member, SIGKILL);
+  ASSERT_EQ(uses.size(), 3u);
+  EXPECT_EQ(uses[0].pid(), number(getpid()));
+  EXPECT_EQ(uses[1].pid(), number(getpid()));
+  EXPECT_THAT(Describe(uses[1]), HasSubstr("is a thread, group or session of preflight_facts"));
+  EXPECT_EQ(uses[2].pid(), number(member));
 }
 
 TEST(RankFacts, IoUringIsFoundWhereTheKernelHasIt) {

@@ -17,16 +17,11 @@
 #include "preflight/files.h"
 #include "preflight/held.h"
 #include "preflight/node_facts.h"
+#include "preflight/pids.h"
 #include "preflight/rank_facts.h"
 
 namespace xmpi::proxy {
 namespace {
-
-std::string Joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : "; ") + line;
-  return text;
-}
 
 using preflight::ClosingSockets;
 
@@ -70,6 +65,15 @@ wire::SourceFacts LookAtRanks(const os::Slot& slot, const Living& ranks,
   return facts;
 }
 
+// Only where the ranks would come to live among all others.
+void AddPidsInUse(const wire::SourceFacts& source, wire::NodeFacts* target) {
+  if (target->namespaces()) return;
+  for (const wire::RankFacts& rank : source.ranks()) {
+    const std::vector<std::uint32_t> needed(rank.pids_needed().begin(), rank.pids_needed().end());
+    for (const wire::PidInUse& use : preflight::PidsInUse(needed)) *target->add_pids_in_use() = use;
+  }
+}
+
 std::string BaselineOf(const wire::Launch& launch, RankId rank) {
   for (const wire::RankSpec& each : launch.ranks()) {
     if (each.rank() != rank) continue;
@@ -80,12 +84,6 @@ std::string BaselineOf(const wire::Launch& launch, RankId rank) {
 }
 
 }  // namespace
-
-Result<> CheckNamespaces(const os::Slot& slot) {
-  if (slot.has_namespaces()) return {};
-  return Fail(ErrorCode::kRefused,
-              std::format("{}; run as root or give xmpi-proxy the privilege", Joined(slot.lost())));
-}
 
 wire::NodeFacts LookAtNode(const Here& here) {
   wire::NodeFacts facts = preflight::LookAtNode(here.node, here.version);
@@ -108,8 +106,12 @@ wire::SourceFacts LookAtSource(const Here& here, const wire::Launch& launch, con
     const wire::SourceFacts earlier = std::exchange(facts, LookAtRanks(*here.slot, ranks, closing));
     preflight::KeepWhatLasts(earlier, &facts);
   }
-  for (wire::RankFacts& rank : *facts.mutable_ranks())
+  for (wire::RankFacts& rank : *facts.mutable_ranks()) {
     rank.set_cpu_baseline(BaselineOf(launch, rank.rank()));
+    const pid_t root = ranks.at(rank.rank()).pid;
+    for (const pid_t pid : criu::UsedPids(criu::ReadTree(here.slot->proc_fd(), root)))
+      rank.add_pids_needed(static_cast<std::uint32_t>(pid));
+  }
   *facts.mutable_node() = LookAtNode(here);  // last: the clock in it is compared with the target's
   return facts;
 }
@@ -118,7 +120,8 @@ Result<std::string> AnswerFacts(const Here& here, const std::string& facts) {
   wire::SourceFacts source;
   if (!source.ParseFromString(facts))
     return Fail(ErrorCode::kProtocol, "the source's facts cannot be read");
-  const wire::NodeFacts target = LookAtNode(here);
+  wire::NodeFacts target = LookAtNode(here);
+  AddPidsInUse(source, &target);
   preflight::Files files;
   preflight::Answers answers;
   for (const std::string& path : preflight::PathsToAsk(source)) answers[path] = files.At(path);

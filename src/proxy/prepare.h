@@ -20,7 +20,6 @@
 
 namespace xmpi::proxy {
 
-Result<> CheckNamespaces(const os::Slot& slot);
 
 // Who looks, and with what tools.
 struct Here {

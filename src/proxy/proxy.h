@@ -76,7 +76,6 @@ class Proxy {
   void Perform(core::AgentLog& action);
 
   // proxy_move.cc
-  Result<> BeginTarget();
   Here HereWith(Result<criu::Preflight> criu) const;
   Result<> ListenForImages(const criu::Preflight& criu);
   void Commit();

@@ -57,7 +57,7 @@ void Proxy::Perform(core::OpenTarget& action) {
   const auto refuse = [this](const Error& error) {
     Deliver(core::TargetPrepared{.error = error.message});
   };
-  if (Result<> begun = BeginTarget(); !begun) return refuse(begun.error());
+  if (Result<> begun = FAULT_POINT("prepare.before"); !begun) return refuse(begun.error());
   checkpointer().Check([this, refuse](Result<criu::Preflight> checked) {
     if (!checked) return refuse(checked.error());
     if (Result<> listening = ListenForImages(*checked); !listening)
@@ -65,11 +65,6 @@ void Proxy::Perform(core::OpenTarget& action) {
     Deliver(core::TargetPrepared{
         .error = {}, .addresses = {ImageAddress()}, .image_port = receiver_->port()});
   });
-}
-
-Result<> Proxy::BeginTarget() {
-  XMPI_RETURN_IF_ERROR(FAULT_POINT("prepare.before"));
-  return CheckNamespaces(*slot_);
 }
 
 Here Proxy::HereWith(Result<criu::Preflight> criu) const {
@@ -164,8 +159,7 @@ void Proxy::Perform(core::ConnectSource& action) {
 
 Result<> Proxy::BeginSource(const core::ConnectSource&) {
   sender_.reset();
-  XMPI_RETURN_IF_ERROR(FAULT_POINT("prepare.before"));
-  return CheckNamespaces(*slot_);
+  return FAULT_POINT("prepare.before");
 }
 
 Result<> Proxy::DialTarget(const core::ConnectSource& action, const criu::Preflight& criu) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <format>
@@ -14,6 +15,7 @@
 #include "base/log.h"
 #include "os/namespaces.h"
 #include "os/pidfd.h"
+#include "preflight/pids.h"
 #include "proxy/cores.h"
 #include "proxy/ties.h"
 
@@ -169,8 +171,7 @@ class PidFreer : public std::enable_shared_from_this<PidFreer> {
       return false;
     });
     if (pids_.empty()) return done_({});
-    if (std::chrono::steady_clock::now() > deadline_)
-      return done_(xmpi::Fail(std::format("PID {} of the slot is still in use", pids_.front())));
+    if (std::chrono::steady_clock::now() > deadline_) return done_(InUse());
     timer_.expires_after(limits::kPidsFreePoll);
     timer_.async_wait([weak = weak_from_this()](const asio::error_code& error) {
       const auto self = weak.lock();
@@ -179,6 +180,15 @@ class PidFreer : public std::enable_shared_from_this<PidFreer> {
   }
 
  private:
+  std::unexpected<Error> InUse() const {
+    const auto first = static_cast<std::uint32_t>(pids_.front());
+    if (slot_->has_namespaces())
+      return Fail(std::format("PID {} of the slot is still in use", first));
+    const auto uses = preflight::PidsInUse(std::array{first});
+    return Fail(uses.empty() ? std::format("PID {} is in use", first)
+                             : preflight::Describe(uses.front()));
+  }
+
   std::vector<pid_t> pids_;
   os::Slot* slot_;
   criu::Checkpointer* checkpointer_;

@@ -20,10 +20,11 @@ start() {
 }
 LAUNCH=()
 start_env=()
+operator=() # what runs xmpictl
 
 # move FROM TO: it works.
 move() {
-  node $HEAD xmpictl evacuate $JOB "$1" --to "$2" --json >"$TEST_DIR/move.json" ||
+  node $HEAD "${operator[@]}" xmpictl evacuate $JOB "$1" --to "$2" --json >"$TEST_DIR/move.json" ||
     fail "evacuate $1 --to $2: $(cat "$TEST_DIR/move.json"); $(tail -5 "$TEST_DIR/err")"
   jq -e '.ok' "$TEST_DIR/move.json" >/dev/null || fail "it says it is not ok: $(cat "$TEST_DIR/move.json")"
 }
@@ -32,7 +33,7 @@ move() {
 refused() {
   local word=$1 before
   shift
-  expect_status 1 node $HEAD xmpictl evacuate $JOB "$@" >"$TEST_DIR/refused" 2>&1
+  expect_status 1 node $HEAD "${operator[@]}" xmpictl evacuate $JOB "$@" >"$TEST_DIR/refused" 2>&1
   grep -qi -- "$word" "$TEST_DIR/refused" || fail "'$word' is not in: $(cat "$TEST_DIR/refused")"
   before=$(lines_of 0)
   wait_for 30 more_lines_than "$before"
