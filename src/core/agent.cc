@@ -175,7 +175,6 @@ void Agent::Perform(pmi::Aborted aborted) {
 void Agent::Perform(pmi::ProtocolError error) {
   wire::Envelope envelope;
   envelope.mutable_problem()->set_text(error.text);
-  envelope.mutable_problem()->set_rank(static_cast<std::int32_t>(error.rank));
   actions_.push_back(ClosePmi{error.rank});
   Send(std::move(envelope));
 }

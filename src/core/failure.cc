@@ -226,7 +226,6 @@ void Coordinator::LeaveGroup(Move& move, std::string reason) {
 }
 
 void Coordinator::FailMigration(std::string reason) {
-  if (!migration_) return;
   for (Move& move : migration_->moves) {
     if (!move.left && move.originals_lost) return LeaveGroup(move, std::move(reason));
   }

@@ -277,7 +277,7 @@ std::size_t Coordinator::StateSize() const {
 }
 
 void Coordinator::Forget(const ProxyId& proxy) {
-  if (proxies_.erase(proxy) == 0) return;
+  proxies_.erase(proxy);
   actions_.push_back(StopProxy{proxy});
   EndIfAllGone();
 }

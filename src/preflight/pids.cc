@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-#include "preflight/proc.h"
+#include "os/proc.h"
 
 namespace xmpi::preflight {
 namespace {
@@ -20,8 +20,8 @@ namespace {
 // one of their processes.
 std::map<std::uint32_t, std::uint32_t> GroupsAndSessions() {
   std::map<std::uint32_t, std::uint32_t> found;
-  for (const int pid : Numbers("/proc")) {
-    const std::string stat = ReadText(std::format("/proc/{}/stat", pid));
+  for (const int pid : os::Numbers("/proc")) {
+    const std::string stat = os::ReadText(std::format("/proc/{}/stat", pid));
     std::istringstream rest(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
     std::string state;
     std::uint32_t parent = 0, group = 0, session = 0;
@@ -36,9 +36,9 @@ std::map<std::uint32_t, std::uint32_t> GroupsAndSessions() {
 wire::PidInUse UseOf(std::uint32_t number, std::uint32_t pid) {
   wire::PidInUse use;
   use.set_number(number);
-  const std::string status = ReadText(std::format("/proc/{}/status", pid));
-  use.set_process(Field(status, "Name"));
-  use.set_pid(static_cast<std::uint32_t>(std::atoi(Field(status, "Tgid").c_str())));
+  const std::string status = os::ReadText(std::format("/proc/{}/status", pid));
+  use.set_process(os::Field(status, "Name"));
+  use.set_pid(static_cast<std::uint32_t>(std::atoi(os::Field(status, "Tgid").c_str())));
   return use;
 }
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <format>
 #include <memory>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -23,8 +24,21 @@ namespace {
 // As many as can be busy: each takes a core on either side.
 unsigned Lanes() { return std::clamp(std::thread::hardware_concurrency(), 1u, 4u); }
 
+// The memory of processes that may end while it is read, as children of ranks do: then there is
+// nothing more to send of it.
+class RunningMemory : public image::PageSource {
+ public:
+  explicit RunningMemory(int proc_fd) : memory_(proc_fd) {}
+  Result<std::size_t> Read(pid_t pid, std::uint64_t address, std::span<std::byte> out) override {
+    return memory_.Read(pid, address, out).value_or(0);
+  }
+
+ private:
+  image::ProcessMemory memory_;
+};
+
 std::function<Result<std::vector<PageJob>>()> Scanner(Living ranks, int proc_fd) {
-  auto memory = std::make_shared<image::ProcessMemory>(proc_fd);
+  auto memory = std::make_shared<RunningMemory>(proc_fd);
   return [ranks = std::move(ranks), proc_fd, memory]() -> Result<std::vector<PageJob>> {
     std::vector<PageJob> jobs;
     for (const auto& [rank, process] : ranks) {
