@@ -467,9 +467,9 @@ void CriuCheckpointer::Dump(DumpRequest request, std::function<void(DumpDone)> d
     job.directory = std::move(*directory);
     job.inherited = {{.target = kSwrkPagesFd, .fd = (*sink)->criu_end()}};
   }
-  const DumpWork work{std::move(request),       shared_->files,
-                      sink.value_or(nullptr),   shared_->slot->proc_fd(),
-                      shared_->mode(),          shared_->options.ghost_limit_bytes};
+  const DumpWork work{std::move(request),     shared_->files,
+                      sink.value_or(nullptr), shared_->slot->proc_fd(),
+                      shared_->mode(),        shared_->options.ghost_limit_bytes};
   job.work = [work, failed, done = std::move(done)](Result<Swrk> swrk) -> std::function<void()> {
     if (failed) swrk = std::unexpected(*failed);
     auto result = std::make_shared<DumpDone>(work(std::move(swrk)));

@@ -32,7 +32,7 @@ using os::ReadText;
 using std::string_view_literals::operator""sv;
 
 constexpr std::string_view kSharedMemory = "/dev/shm/";
-constexpr std::string_view kSecret = "/secretmem";  // of memfd_secret(2)
+constexpr std::string_view kSecret = "/secretmem";    // of memfd_secret(2)
 constexpr std::uint64_t kMessageQueues = 0x19800202;  // MQUEUE_MAGIC of the kernel's ipc/mqueue.c
 
 // Anon inodes that CRIU 4 saves and makes anew.

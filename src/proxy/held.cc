@@ -98,12 +98,13 @@ void RefuseSharedDeleted(const std::vector<HeldFile>& files, const FileRules& ru
     if (file.use == FileUse::kDeleted) ranks[{file.device, file.state.inode}].insert(file.rank);
   }
   for (const HeldFile& file : files) {
-    if (file.use != FileUse::kDeleted || ranks[{file.device, file.state.inode}].size() < 2) continue;
-    preflight::RefuseRank(findings, rules.source, file.rank,
-                          std::format("a deleted file is open or mapped in several ranks: {}",
-                                      NameOf(file)),
-                          "after the move each would have its own",
-                          "the program must close it before XMPI_Quiesce, or keep it under a name");
+    if (file.use != FileUse::kDeleted || ranks[{file.device, file.state.inode}].size() < 2)
+      continue;
+    preflight::RefuseRank(
+        findings, rules.source, file.rank,
+        std::format("a deleted file is open or mapped in several ranks: {}", NameOf(file)),
+        "after the move each would have its own",
+        "the program must close it before XMPI_Quiesce, or keep it under a name");
   }
 }
 

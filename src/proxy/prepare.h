@@ -20,7 +20,6 @@
 
 namespace xmpi::proxy {
 
-
 // Who looks, and with what tools.
 struct Here {
   std::string node;

@@ -366,7 +366,8 @@ void ImageReceiver::ExpectNobody() {
 
 // With the lock.
 void ImageReceiver::GiveUpOnTheSource() {
-  if (!settled_) settled_ = Fail(ErrorCode::kRefused, "the source is lost, and not all images are here");
+  if (!settled_)
+    settled_ = Fail(ErrorCode::kRefused, "the source is lost, and not all images are here");
   no_more_.Stop();
 }
 

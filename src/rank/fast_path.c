@@ -1,6 +1,5 @@
 /* Callers of the safe point as users compile them; fast_path_test.sh reads their machine code. */
 #include <stddef.h>
-
 #include <xmpi.h>
 
 __attribute__((noinline, noclone)) int step(void) {
