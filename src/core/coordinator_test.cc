@@ -194,6 +194,7 @@ class World {
       if (command.values.contains("to")) order.to = command.Value("to");
       if (command.values.contains("within_s"))
         order.within = std::chrono::seconds(std::stoi(command.Value("within_s")));
+      order.precopy = !command.values.contains("no_precopy");
       return {order};
     }
     if (verb == "cancel") return {CancelOrder{++request_}};
@@ -322,8 +323,18 @@ class World {
     } else if (body == "target_ready") {
       envelope.mutable_target_ready()->set_error(error);
       envelope.mutable_target_ready()->set_image_port(7000);
+    } else if (body == "progress") {
+      wire::Progress& progress = *envelope.mutable_progress();
+      progress.set_bytes_per_s(std::stoull(command.Value("rate", "0")));
+      progress.add_ranks()->set_total_bytes(std::stoull(command.Value("total")));
+      progress.mutable_ranks(0)->set_done_bytes(std::stoull(command.Value("done")));
     } else if (body == "source_ready") {
       envelope.mutable_source_ready()->set_error(error);
+      if (command.values.contains("predicted_ms")) {
+        wire::Plan& plan = *envelope.mutable_source_ready()->mutable_plan();
+        plan.set_predicted_us(std::stoull(command.Value("predicted_ms")) * 1000);
+        plan.set_dirty_bytes(4096);
+      }
       envelope.mutable_source_ready()->set_candidate_attempt(
           ParseNumbers(command.Value("candidate", "1"), ',')[0]);
     } else if (body == "noticed") {

@@ -32,9 +32,8 @@ bool IsFinal(const Error& error) {
   return error.code != ErrorCode::kUnreachable && error.code != ErrorCode::kTimeout;
 }
 
-// 0: what the node's memory allows.
-std::uint64_t RoomForAnImage() {
-  return ArmedAt(FaultPoint::kTransferBefore) == FaultAction::kFull ? 64u << 10 : 0;
+std::uint64_t RoomForPages(std::uint64_t limit_bytes) {
+  return ArmedAt(FaultPoint::kTransferBefore) == FaultAction::kFull ? 64u << 10 : limit_bytes;
 }
 
 // Flips a bit of the first bytes of a file that pass.
@@ -270,9 +269,8 @@ ImageReceiver::ImageReceiver(os::TlsContext tls, os::Listener listener, Options 
       options_(std::move(options)),
       post_(std::move(post)),
       done_(std::move(done)),
-      storage_([](RankId) { return os::MakeMemoryDirectory(RoomForAnImage()); }),
-      store_(std::make_shared<image::PageStore>(
-          options_.ranks, RoomForAnImage() > 0 ? RoomForAnImage() : options_.limit_bytes)),
+      storage_([](RankId) { return os::MakeMemoryDirectory(0); }),
+      store_(std::make_shared<image::PageStore>(options_.ranks, RoomForPages(options_.limit_bytes))),
       assembler_(&storage_, options_.ranks, options_.limit_bytes, store_.get()) {}
 
 ImageReceiver::~ImageReceiver() {
