@@ -24,6 +24,10 @@ class TlsSocket {
     std::chrono::milliseconds progress;
   };
 
+  TlsSocket(TlsSocket&&) noexcept;
+  TlsSocket& operator=(TlsSocket&&) noexcept;
+  ~TlsSocket();
+
   // Over a connected socket, whose fd is taken. The peer is proved when these return a TlsSocket.
   static Result<TlsSocket> Connect(const TlsContext& context, Fd socket, Deadlines deadlines);
   static Result<TlsSocket> Accept(const TlsContext& context, Fd socket, Deadlines deadlines);
@@ -43,10 +47,12 @@ class TlsSocket {
 
  private:
   friend class TlsAcceptor;
+  struct Wire;
   struct FreeSsl {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
   };
 
+  TlsSocket();
   static Result<TlsSocket> Make(const TlsContext& context, Fd socket, Deadlines deadlines);
   // One step of the handshake: true when it is done, false when the socket must be ready first.
   Result<bool> StepHandshake(bool accept);
@@ -54,11 +60,14 @@ class TlsSocket {
   // Repeats `operation` until it gives more than 0, or fails. 0 at the peer's orderly end.
   template <class Operation>
   Result<std::size_t> Run(std::string_view what, Operation operation);
+  // Until the socket has taken all that was written.
+  Result<> Flush(std::string_view what);
   Result<> Wait(int ssl_error, std::chrono::steady_clock::time_point deadline,
                 std::string_view what);
 
   Fd socket_;
-  std::unique_ptr<SSL, FreeSsl> ssl_;
+  std::unique_ptr<Wire> wire_;
+  std::unique_ptr<SSL, FreeSsl> ssl_;  // uses both
   Deadlines deadlines_{};
   std::string identity_;
 };

@@ -10,8 +10,10 @@
 #include <format>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace xmpi::proxy {
 namespace {
@@ -39,7 +41,7 @@ Result<std::vector<CpuList>> CoresHere() {
   return cores;
 }
 
-// The CPUs of every process of the node.
+// The CPUs of every process of the node that has not ended.
 std::vector<CpuList> BoundProcesses() {
   std::vector<CpuList> bound;
   std::error_code error;
@@ -47,6 +49,7 @@ std::vector<CpuList> BoundProcesses() {
     if (std::atoi(entry.path().filename().c_str()) <= 0) continue;
     std::ifstream status(entry.path() / "status");
     for (std::string line; std::getline(status, line);) {
+      if (line.starts_with("State:") && line.contains('Z')) break;
       if (!line.starts_with("Cpus_allowed_list:")) continue;
       bound.push_back(ParseCpuList(line.c_str() + line.find(':') + 1));
     }
@@ -88,10 +91,16 @@ std::vector<int> LoadOf(const std::vector<CpuList>& cores, const std::vector<Cpu
 std::vector<CpuList> ChooseCores(const std::vector<CpuList>& cores, std::vector<int> load,
                                  std::size_t ranks) {
   std::vector<CpuList> chosen;
+  std::vector<int> ours(cores.size(), 0);
+  std::vector<std::size_t> indices(cores.size());
+  std::iota(indices.begin(), indices.end(), 0);
   while (chosen.size() < ranks) {
-    const auto least = std::ranges::min_element(load);
-    chosen.push_back(cores[static_cast<std::size_t>(least - load.begin())]);
-    ++*least;
+    // Of equally loaded ones one that none of ours has.
+    const std::size_t least =
+        std::ranges::min(indices, {}, [&](std::size_t i) { return std::pair(load[i], ours[i]); });
+    chosen.push_back(cores[least]);
+    ++load[least];
+    ++ours[least];
   }
   return chosen;
 }

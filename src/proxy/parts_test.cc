@@ -20,6 +20,8 @@ TEST(Cores, EachRankGetsItsOwnWhileThereAreAny) {
   const std::vector<CpuList> cores = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
   EXPECT_EQ(ChooseCores(cores, {0, 0, 0, 0}, 3), (std::vector<CpuList>{{0, 4}, {1, 5}, {2, 6}}));
   EXPECT_EQ(ChooseCores(cores, {1, 0, 2, 0}, 3), (std::vector<CpuList>{{1, 5}, {3, 7}, {0, 4}}));
+  // One that none of its own ranks has is better than one that is as busy.
+  EXPECT_EQ(ChooseCores(cores, {0, 1, 9, 9}, 2), (std::vector<CpuList>{{0, 4}, {1, 5}}));
   std::vector<CpuList> shared = ChooseCores(cores, {0, 0, 0, 0}, 6);
   EXPECT_EQ(std::ranges::count(shared, CpuList{0, 4}), 2);
   EXPECT_EQ(std::ranges::count(shared, CpuList{3, 7}), 1);

@@ -497,11 +497,11 @@ TEST(Link, WhenTheProxyIsGoneARankThatComputesGoesOn) {
   job.FinishWell(0);
 }
 
-// Hydra may kill ranks before they exit, so its own code says little; xmpiexec's is in the lab's
-// tests.
+// Hydra may kill ranks before they exit, so its own code says nothing, and may even be 0; xmpiexec's
+// is in the lab's tests.
 TEST(Abort, IsMpiAbortWithItsCode) {
   FakeLauncher job(kRanks, {"abort=37"});
-  EXPECT_NE(job.Wait(), 0);
+  job.Wait();
   EXPECT_THAT(job.Errors(), HasSubstr("Abort(37)"));
 }
 
