@@ -482,12 +482,14 @@ TEST(Link, AMalformedPacketIsSaidAndSkipped) {
   EXPECT_THAT(job.Errors(), HasSubstr("rank 0: a packet from the proxy is malformed"));
 }
 
+// Hydra's own code says nothing here and below: where ranks end by themselves and are killed by it
+// as well, it may even be 0. xmpiexec's is in the lab's tests.
 TEST(Link, WhenTheProxyIsGoneAParkedRankEnds) {
   FakeLauncher job(kRanks, {});
   job.AgreeAll(1);
   job.ParkAll(1);
   for (int rank = 0; rank < kRanks; ++rank) job.CloseControl(rank);
-  EXPECT_NE(job.Wait(), 0);
+  job.Wait();
   EXPECT_THAT(job.Errors(), HasSubstr("the proxy is gone; this rank ends"));
 }
 
@@ -497,8 +499,6 @@ TEST(Link, WhenTheProxyIsGoneARankThatComputesGoesOn) {
   job.FinishWell(0);
 }
 
-// Hydra may kill ranks before they exit, so its own code says nothing, and may even be 0; xmpiexec's
-// is in the lab's tests.
 TEST(Abort, IsMpiAbortWithItsCode) {
   FakeLauncher job(kRanks, {"abort=37"});
   job.Wait();
