@@ -136,6 +136,10 @@ os::TlsAcceptor ImageAcceptor(const os::TlsContext& tls, const Fd& listener,
 
 void LogStranger(const Error& why) { log::Warn("transfer.stranger", {{"why", why.message}}); }
 
+bool IsWorthAnother(const Error& error) {
+  return error.code == ErrorCode::kUnreachable || error.code == ErrorCode::kTimeout;
+}
+
 image::ReadAll ReadFrom(os::TlsSocket* socket) {
   return [socket](std::span<std::byte> bytes) { return socket->ReadExactly(bytes); };
 }

@@ -62,6 +62,10 @@ os::TlsAcceptor ImageAcceptor(const os::TlsContext& tls, const Fd& listener,
                               const LinkTimeouts& timeouts);
 void LogStranger(const Error& why);
 
+// Another connection may end otherwise; but not one that has broken so often.
+bool IsWorthAnother(const Error& error);
+inline constexpr int kRedials = 3;
+
 image::ReadAll ReadFrom(os::TlsSocket* socket);
 image::WriteAll WriteTo(os::TlsSocket* socket);
 

@@ -12,17 +12,6 @@
 #include "image/source.h"
 
 namespace xmpi::proxy {
-namespace {
-
-// A lane that breaks this often in one pass is not worth another try.
-constexpr int kRedials = 3;
-
-bool IsWorthAnother(const Error& error) {
-  return error.code == ErrorCode::kUnreachable || error.code == ErrorCode::kTimeout;
-}
-
-}  // namespace
-
 std::uint64_t BytesOf(const PageJob& job) {
   std::uint64_t pages = 0;
   for (const image::PageRun& run : job.runs) pages += run.pages;

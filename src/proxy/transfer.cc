@@ -14,9 +14,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A connection that breaks this often in one transfer is not worth another try.
-constexpr int kRedials = 3;
-
 // Neither end knows the other's view of the slot's epoch; the attempt says all.
 image::StreamId StreamOf(const TransferId& id) {
   return {.slot = id.candidate.slot,
@@ -26,11 +23,6 @@ image::StreamId StreamOf(const TransferId& id) {
 }
 
 os::KeyContext KeyOf(const TransferId& id) { return {id.job, id.candidate, os::Role::kImage}; }
-
-// Another connection would end in the same way.
-bool IsFinal(const Error& error) {
-  return error.code != ErrorCode::kUnreachable && error.code != ErrorCode::kTimeout;
-}
 
 std::uint64_t RoomForPages(std::uint64_t limit_bytes) {
   return ArmedAt(FaultPoint::kTransferBefore) == FaultAction::kFull ? 64u << 10 : limit_bytes;
@@ -98,8 +90,8 @@ void ImageSender::Finish() {
 
 void ImageSender::Run() {
   Result<> result = RunConnection();
-  for (int redials = 0; !result && !IsFinal(result.error()) && !connected_ && redials < kRedials;
-       ++redials) {
+  for (int redials = 0;
+       !result && IsWorthAnother(result.error()) && !connected_ && redials < kRedials; ++redials) {
     log::Warn("transfer.redial", {{"why", result.error().message}});
     result = RunConnection();
   }
@@ -270,7 +262,8 @@ ImageReceiver::ImageReceiver(os::TlsContext tls, os::Listener listener, Options 
       post_(std::move(post)),
       done_(std::move(done)),
       storage_([](RankId) { return os::MakeMemoryDirectory(0); }),
-      store_(std::make_shared<image::PageStore>(options_.ranks, RoomForPages(options_.limit_bytes))),
+      store_(
+          std::make_shared<image::PageStore>(options_.ranks, RoomForPages(options_.limit_bytes))),
       assembler_(&storage_, options_.ranks, options_.limit_bytes, store_.get()) {}
 
 ImageReceiver::~ImageReceiver() {
@@ -302,13 +295,12 @@ void ImageReceiver::AcceptUntilSettled() {
       Connection& connection = connections_.emplace_back(std::move(*accepted));
       connection.thread = std::jthread([this, &connection] { Serve(connection); });
     } else if (accepted.error().code != ErrorCode::kTimeout) {
-      settled_ = std::unexpected(accepted.error());
-      return;
+      return SettleLocked(std::unexpected(accepted.error()));
     }
     if (!control_lost_at_ || Clock::now() < *control_lost_at_ + options_.timeouts.image_progress)
       continue;
-    settled_ = Fail(ErrorCode::kRefused, "the image connection broke and was not made again");
-    return;
+    return SettleLocked(
+        Fail(ErrorCode::kRefused, "the image connection broke and was not made again"));
   }
 }
 
@@ -324,7 +316,7 @@ void ImageReceiver::Serve(Connection& connection) {
   };
   if (const Result<> served = serve(); !served) {
     log::Info("transfer.broken", {{"why", served.error().message}});
-    if (IsFinal(served.error())) Settle(served);
+    if (!IsWorthAnother(served.error())) Settle(served);
   }
   connection.ended = true;
 }
@@ -352,25 +344,26 @@ Result<> ImageReceiver::ServeControl(Connection& connection) {
   if (control_ != &connection) return {};
   control_ = nullptr;
   control_lost_at_ = Clock::now();
-  if (expect_nobody_) GiveUpOnTheSource();
+  if (expect_nobody_) SettleLocked(SourceLost());
   return received;
 }
 
 void ImageReceiver::ExpectNobody() {
   const std::lock_guard lock(mutex_);
   expect_nobody_ = true;
-  if (control_ == nullptr) GiveUpOnTheSource();
+  if (control_ == nullptr) SettleLocked(SourceLost());
 }
 
-// With the lock.
-void ImageReceiver::GiveUpOnTheSource() {
-  if (!settled_)
-    settled_ = Fail(ErrorCode::kRefused, "the source is lost, and not all images are here");
-  no_more_.Stop();
+std::unexpected<Error> ImageReceiver::SourceLost() {
+  return Fail(ErrorCode::kRefused, "the source is lost, and not all images are here");
 }
 
 void ImageReceiver::Settle(Result<> result) {
   const std::lock_guard lock(mutex_);
+  SettleLocked(std::move(result));
+}
+
+void ImageReceiver::SettleLocked(Result<> result) {
   if (!settled_) settled_ = std::move(result);
   no_more_.Stop();
 }

@@ -146,7 +146,6 @@ class ImageReceiver {
   ~ImageReceiver();
 
   std::uint16_t port() const { return listener_.port; }
-  std::uint64_t wire_bytes() const { return assembler_.sent_bytes(); }
   // The source is lost: `done` runs as soon as the connection there is ends, if not before.
   void ExpectNobody();
   // Only after `done` without an error. What it gives shares the bytes that are held here.
@@ -169,7 +168,8 @@ class ImageReceiver {
   void Serve(Connection& connection);
   Result<> ServeControl(Connection& connection);
   void Settle(Result<> result);
-  void GiveUpOnTheSource();
+  void SettleLocked(Result<> result);  // with mutex_; the first result counts
+  static std::unexpected<Error> SourceLost();
 
   os::TlsContext tls_;
   os::Listener listener_;
