@@ -2,6 +2,10 @@
 
 namespace xmpi::core {
 
+std::string_view StageOf(const wire::Progress& progress) {
+  return progress.stage() == wire::Progress::PRECOPY ? "pre-copy" : "transfer";
+}
+
 MigrationResult Summarize(const Migration& migration, std::string_view node) {
   MigrationResult result;
   result.migration = migration.id;

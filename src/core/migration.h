@@ -81,6 +81,9 @@ struct Migration {
   std::int64_t last_running_us = 0;
 };
 
+// What a transfer is at, as the event log and `status` call it.
+std::string_view StageOf(const wire::Progress& progress);
+
 // The summary that the event log gets, and an operator who wanted `node` to be left.
 MigrationResult Summarize(const Migration& migration, std::string_view node = "");
 

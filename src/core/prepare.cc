@@ -173,7 +173,7 @@ void Coordinator::OnProgress(Move& move, const wire::Progress& progress) {
   Log("move.progress",
       {{"migration", number(migration_->id)},
        {"slot", number(move.slot)},
-       {"stage", progress.stage() == wire::Progress::PRECOPY ? "pre-copy" : "transfer"},
+       {"stage", std::string(StageOf(progress))},
        {"done_bytes", number(done)},
        {"total_bytes", number(total)},
        {"bytes_per_s", number(rate)},

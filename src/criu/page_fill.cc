@@ -16,9 +16,11 @@
 #include <cstring>
 #include <format>
 #include <string>
+#include <string_view>
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "os/slot_protocol.h"
 
 namespace xmpi::criu {
 namespace {
@@ -78,24 +80,6 @@ Result<Fd> ReceiveFd(int socket, int flags) {
   int fd;
   std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
   return Fd(fd);
-}
-
-Result<> SendFd(int socket, int fd) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof fd);
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == 1) return {};
-  return std::unexpected(ErrnoError("keep a userfaultfd"));
 }
 
 void Wake(const Fd& uffd, std::uint64_t address) {
@@ -258,7 +242,9 @@ Result<> PageFill::TakeTask(pid_t pid) {
   return {};
 }
 
-Result<> PageFill::Keep(const Fd& uffd) { return SendFd(into_keeper_.get(), uffd.get()); }
+Result<> PageFill::Keep(const Fd& uffd) {
+  return os::SendMessage(into_keeper_.get(), std::string_view("", 1), {uffd.get()}, MSG_DONTWAIT);
+}
 
 Result<> PageFill::ReadEvents(Task* task) {
   std::array<uffd_msg, 16> messages;

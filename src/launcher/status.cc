@@ -54,7 +54,7 @@ Json ProgressJson(const wire::Progress& progress) {
     ranks.push_back({{"rank", rank.rank()},
                      {"done_bytes", rank.done_bytes()},
                      {"total_bytes", rank.total_bytes()}});
-  return {{"stage", progress.stage() == wire::Progress::PRECOPY ? "pre-copy" : "transfer"},
+  return {{"stage", std::string(core::StageOf(progress))},
           {"bytes_per_s", progress.bytes_per_s()},
           {"ranks", ranks}};
 }
